@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cleave_shared.errors import InputError
+from cleave_shared.errors import Code, InputError
 from cleave_shared.version import VERSION as RELEASE
 
 FORMAT = 3
@@ -22,6 +22,8 @@ _RELEASE = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})[0-9A-Za-z.+-]{0,20}")
 
 class AnotherRelease(InputError):  # noqa: N818 - named for what happened
     """An object that this release may not read, or may not change."""
+
+    code: Code = "another_release"
 
 
 def header(kind: str) -> dict[str, Any]:

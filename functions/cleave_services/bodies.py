@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from cleave_shared import limits, wire
-from cleave_shared.errors import CleaveError, ServiceError, WireError
+from cleave_shared.errors import CleaveError, Code, WireError
 from cleave_shared.exhaustion import exhausted
 from cleave_shared.messages import Message
 
@@ -49,7 +49,7 @@ class Answer:
 def limit_of(kind: str) -> int:
     """Maximum bytes of a request, by media type. Raises WireError (415) for other types."""
     if kind not in (wire.JSON_TYPE, wire.FRAMES_TYPE):
-        raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", status=415)
+        raise WireError(f"content type must be {wire.JSON_TYPE} or {wire.FRAMES_TYPE}", code="media_type")
     return limits.MAX_BODY_BYTES if kind == wire.FRAMES_TYPE else limits.MAX_JSON_BYTES
 
 
@@ -104,16 +104,23 @@ def refusal(error: Exception) -> Answer:
     if not isinstance(error, MemoryError):  # a MemoryError comes from the service's own limit
         error = exhausted(error) or error
     if not isinstance(error, CleaveError):
-        return problem(500, f"internal error: {type(error).__name__}")
-    status = error.status if isinstance(error, WireError | ServiceError) else 422
-    return problem(status or 500, error.message, error.hint)
+        return problem(500, f"internal error: {type(error).__name__}", code="failed")
+    return problem(_STATUSES.get(error.code, 422), error.message, error.hint, error.code)
 
 
-def problem(status: int, error: str, hint: str | None = None) -> Answer:
+_STATUSES: Final[dict[Code, int]] = {  # 422: all other codes
+    "event": 400,
+    "too_large": 413,
+    "media_type": 415,
+    **dict.fromkeys(("failed", "settings", "service", "process_died", "exhausted"), 500),
+}
+
+
+def problem(status: int, error: str, hint: str | None = None, code: str | None = None) -> Answer:
     # field names come from the sender: any length, perhaps not Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
-    return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint)))
+    return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint, code=code)))
 
 
 def _too_large(what: str, limit: int, hint: str) -> WireError:
-    return WireError(f"the {what} is over {limit:,} bytes", hint=hint, status=413)
+    return WireError(f"the {what} is over {limit:,} bytes", hint=hint, code="too_large")

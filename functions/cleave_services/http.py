@@ -39,7 +39,7 @@ _REQUEST_ID = re.compile(r"[\w=.:-]{1,128}")
 _NO_EVENT = WireError(
     "the event is not an HTTP request",
     hint="invoke the function through API Gateway or a function URL, or with an event like those in events/",
-    status=400,
+    code="event",
 )
 
 
@@ -98,7 +98,7 @@ async def read(request: Request, model: type[Model]) -> Received:
     would be unknown; 413 above the limit, counted while the body arrives; 422 for other errors.
     """
     if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise WireError("a content encoding is not accepted", hint="send the body as it is", status=415)
+        raise WireError("a content encoding is not accepted", hint="send the body as it is", code="media_type")
     kind = _content_type(request)
     limit = bodies.limit_of(kind)
     announced = request.headers.get("content-length", "")
@@ -173,7 +173,7 @@ def _require_event(event: Any) -> None:
     try:
         _Event.model_validate(event)
     except ValidationError as error:
-        raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, status=400) from None
+        raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, code="event") from None
 
 
 def _refused_event(answer: Answer) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def own() -> Links:
                 raise ValueError  # only the program can allow a folder
             _own = Links([*_allowed, *bases])
         except ValueError:
-            raise WireError(f"{VARIABLE} of this service is not a list of URLs of buckets", status=500) from None
+            raise WireError(f"{VARIABLE} of this service is not a list of URLs of buckets", code="settings") from None
     return _own
 
 

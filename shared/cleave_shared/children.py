@@ -446,6 +446,8 @@ def _dumped(error: BaseException) -> list[bytes]:
         "kind": type(error).__name__,
         "message": error.message,
         "hint": error.hint,
+        "code": vars(error).get("code"),  # its class has another one
+        "name": error.name,
         "check": getattr(error, "check", None),
         "status": getattr(error, "status", None),
     }
@@ -458,7 +460,8 @@ def _rebuilt(parts: list[bytes]) -> CleaveError:
         kind = _KINDS.get(facts["kind"])
         if kind is None:
             return ServiceError(f"a forked process failed: {facts['kind']}", status=500)
-        more = {name: facts[name] for name in ("check", "status") if facts[name] is not None}
+        errors.EXIT_CODES[facts["code"] or "failed"]  # a KeyError for an unknown code
+        more = {name: facts[name] for name in ("code", "name", "check", "status") if facts[name] is not None}
         rebuilt = kind(message=facts["message"], hint=facts["hint"], **more)
     except (ValueError, LookupError, TypeError):
         return ServiceError("a forked process sent no frame", status=500)

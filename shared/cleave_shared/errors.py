@@ -14,6 +14,10 @@
   |- WireError         a malformed, mismatched or oversize envelope     exit 6, HTTP 4xx
   |- Undecided         the error bounds leave a decision open           exit 8, with --strict
 
+A class has a code, and a raise may give a finer one. Programs read codes, never messages: exit codes (here), SQLSTATEs
+(cleave.gateway.states), HTTP statuses (cleave_services.bodies), classes of PEP 249 (cleave.api.errors) and carets
+(cleave.ask.pointing) come from tables by code.
+
 Messages are safe to log: they never contain a cell value, a key or a passphrase. They say what was received and what
 was expected, and name file, column and row if there is one. So they can name a path, a bucket or a host of the machine
 that asks: another party's user gets `public` only.
@@ -28,6 +32,73 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final, Literal
+
+Code = Literal[
+    "failed",
+    "usage",
+    "input",
+    "another_release",
+    "not_computable",
+    "conversion",
+    "out_of_range",
+    "refused",
+    "syntax",
+    "no_table",
+    "no_column",
+    "no_function",
+    "no_type",
+    "ambiguous",
+    "no_match",
+    "ungrouped",
+    "misplaced",
+    "no_place",
+    "constant",
+    "parameter",
+    "message",
+    "limit",
+    "not_select",
+    "forbidden",
+    "overflow",
+    "key",
+    "service",
+    "process_died",
+    "exhausted",
+    "timeout",
+    "stopped",
+    "store",
+    "not_stored",
+    "conflict",
+    "changed",
+    "wire",
+    "damaged",
+    "media_type",
+    "too_large",
+    "event",
+    "settings",
+    "check",
+    "undecided",
+]
+"""What happened, as a word that later releases keep. docs/output.md says what each means."""
+
+_EXITS: Final[dict[int, tuple[Code, ...]]] = {
+    1: ("failed",),
+    2: ("usage",),
+    3: ("input", "another_release", "not_computable", "conversion", "out_of_range"),
+    4: (
+        *("refused", "syntax", "no_table", "no_column", "no_function", "no_type", "ambiguous", "no_match", "ungrouped"),
+        *("misplaced", "no_place", "constant", "parameter", "message", "limit", "not_select", "forbidden", "overflow"),
+    ),
+    5: ("key",),
+    6: (
+        *("service", "process_died", "exhausted", "timeout", "stopped", "store", "not_stored", "conflict", "changed"),
+        *("wire", "damaged", "media_type", "too_large", "event", "settings"),
+    ),
+    7: ("check",),
+    8: ("undecided",),
+}
+EXIT_CODES: Final[dict[Code, int]] = {code: number for number, codes in _EXITS.items() for code in codes}
+"""The exit code of the command line, by code."""
 
 DISTRUST = "do not use this answer: run the query again; if it happens again, do not use this service"
 DAMAGED = "restore the store from a backup or an older version; `cleave verify` lists what else is damaged"
@@ -41,21 +112,41 @@ class CleaveWarning(UserWarning):
 class CleaveError(Exception):
     """Base of all errors raised on purpose.
 
-    `hint`: what the user can do. `exit_code`: of the command line. `excerpt`: the wrong line of a query, with a caret.
-    It may contain literals, so it is only shown to the user and is not in the message. `location`: path or address of
-    what the message is about; the message then begins with it. `is_public`: whether message and hint of this class are
-    about the statement alone, so that they name no location but `location`.
+    `code`: what happened; programs read it instead of the message. `name`: the column, table, function, option or file
+    that the message is about. `at`: index in the statement of the first character that it is about. `hint`: what the
+    user can do. `excerpt`: the wrong line of a query, with a caret. It may contain literals, so it is only shown to the
+    user and is not in the message. `location`: path or address of what the message is about; the message then begins
+    with it. `is_public`: whether message and hint of this class are about the statement alone, so that they name no
+    location but `location`.
     """
 
-    exit_code = 1
+    code: Code = "failed"
     excerpt = ""
     is_public = False
 
-    def __init__(self, message: str, *, hint: str | None = None, location: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: str = "",
+        code: Code | None = None,
+        name: str | None = None,
+        at: int | None = None,
+    ) -> None:
         super().__init__(f"{location}: {message}" if location else message)
         self.message = str(self)
         self.hint = hint
+        self.location = location
+        self.name = name
+        self.at = at
         self._words = message
+        if code is not None:
+            self.code = code
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.code]
 
     @property
     def public(self) -> str | None:
@@ -64,51 +155,72 @@ class CleaveError(Exception):
 
 
 class InputError(CleaveError):
-    exit_code = 3
+    code: Code = "input"
 
 
 class UsageError(InputError):
-    exit_code = 2
+    code: Code = "usage"
 
 
 class NotComputable(InputError):  # noqa: N818 - named for what happened
     """An expression of a statement fails in some row or group, such as a sum that overflows."""
 
+    code: Code = "not_computable"
     is_public = True
 
 
 class QueryRefused(CleaveError):  # noqa: N818 - a refusal is an answer, not a fault
     """Raised in planning, before anything is encrypted or sent."""
 
-    exit_code = 4
+    code: Code = "refused"
     is_public = True
 
 
 class SumOverflows(QueryRefused):
     """A sum does not fit the type that DuckDB gives it."""
 
+    code: Code = "overflow"
+
 
 class KeyFileError(CleaveError):
-    exit_code = 5
+    code: Code = "key"
 
 
 class ServiceError(CleaveError):
     """`status`: the HTTP status, if there was an answer."""
 
-    exit_code = 6
+    code: Code = "service"
 
-    def __init__(self, message: str, *, hint: str | None = None, status: int | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status: int | None = None,
+        code: Code | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, code=code, name=name)
         self.status = status
 
 
 class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
     """`signal`: the signal that ended the process, if any. `late`: its time had run out."""
 
+    code: Code = "process_died"
+
     def __init__(
-        self, message: str, *, hint: str | None = None, status: int = 500, signal: int | None = None, late: bool = False
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status: int = 500,
+        signal: int | None = None,
+        late: bool = False,
+        code: Code | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, status=status)
+        super().__init__(message, hint=hint, status=status, code=code, name=name)
         self.signal = signal
         self.late = late
 
@@ -116,6 +228,7 @@ class ProcessDied(ServiceError):  # noqa: N818 - named for what happened
 class Exhausted(ServiceError):  # noqa: N818 - named for what happened
     """This machine has too few threads, processes, open files or bytes of memory."""
 
+    code: Code = "exhausted"
     is_public = True
 
 
@@ -125,25 +238,21 @@ class CheckFailed(CleaveError):  # noqa: N818 - named for what happened
     `check`: the check's name in `--json` and the documentation.
     """
 
-    exit_code = 7
+    code: Code = "check"
 
-    def __init__(self, check: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint or _HINTS.get(check, DISTRUST))
+    def __init__(
+        self, check: str, message: str, *, hint: str | None = None, code: Code | None = None, name: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint or _HINTS.get(check, DISTRUST), code=code, name=name)
         self.check = check
 
 
 class WireError(CleaveError):
-    """`status`: the HTTP status of the service's answer."""
-
-    exit_code = 6
-
-    def __init__(self, message: str, *, hint: str | None = None, status: int = 422) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
+    code: Code = "wire"
 
 
 class Undecided(CleaveError):  # noqa: N818 - named for what happened
-    exit_code = 8
+    code: Code = "undecided"
 
 
 @contextmanager

@@ -43,7 +43,6 @@ _MAGIC = b"CLV1"
 _PREFIX = struct.Struct("<4s32s32sI")  # magic, digest, mark, head length
 _DIGESTED = 36  # start of the part that the digest covers
 NO_MARK = bytes(32)
-DAMAGED = "the body is not what its digest says"  # the client sends it once more
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _RULES = {  # pydantic's messages for a dataclass speak of Python
     "unexpected_keyword_argument": "Extra inputs are not permitted",
@@ -68,10 +67,13 @@ class Envelope(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(Message):
-    """The body of every error answer. It contains no value and may be logged."""
+    """The body of every error answer. It contains no value and may be logged. `code`: see cleave_shared.errors; None:
+    the error has none.
+    """
 
     error: str
     hint: str | None = None
+    code: str | None = None
 
 
 Model = TypeVar("Model", bound=Message)
@@ -154,7 +156,7 @@ def parse(body: Body, content_type: str) -> tuple[Any, Sequence[Bytes] | None]:
     """The JSON of an envelope, and its blobs if it is in frames. Raises WireError as `load` does."""
     kind = media_type(content_type)
     if kind not in (JSON_TYPE, FRAMES_TYPE):
-        raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", status=415)
+        raise WireError(f"content type must be {JSON_TYPE} or {FRAMES_TYPE}", code="media_type")
     text, blobs = _split(body, kind)
     try:
         head = json.loads(text, object_pairs_hook=_Names().take)
@@ -199,7 +201,9 @@ class _Names:
         self._left -= 1 + len(pairs)
         if self._left < 0:
             raise WireError(
-                f"the body has more than {limits.MAX_NAMES:,} names", hint="send fewer objects per request", status=413
+                f"the body has more than {limits.MAX_NAMES:,} names",
+                hint="send fewer objects per request",
+                code="too_large",
             )
         return dict(pairs)
 
@@ -277,7 +281,11 @@ def _split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
         if magic != _MAGIC:
             raise ValueError
         if hashlib.sha256(whole[_DIGESTED:]).digest() != digest:
-            raise WireError(DAMAGED, hint="it was damaged or truncated on the way: send the request again")
+            raise WireError(
+                "the body is not what its digest says",
+                hint="it was damaged or truncated on the way: send the request again",
+                code="damaged",  # the client sends it once more
+            )
         place = _PREFIX.size + head_size
         head = body[_PREFIX.size : place]
         (count,) = struct.unpack_from("<I", body, place)

@@ -134,7 +134,8 @@ def test_a_body_over_the_limit_is_413_before_it_is_parsed(
     sent = headers if length is None else headers | {"content-length": length}
     response = call(app, "POST", "/v1/letter", content=chunked(2000), headers=sent)
     assert response.status_code == 413
-    assert response.json() == {"error": "the request is over 1,500 bytes", "hint": "send fewer rows per request"}
+    hint = "send fewer rows per request"
+    assert response.json() == {"error": "the request is over 1,500 bytes", "hint": hint, "code": "too_large"}
 
 
 def test_a_body_at_the_limit_passes(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,10 +244,10 @@ def test_long_names_make_no_long_errors(app: FastAPI) -> None:
 @pytest.mark.parametrize(
     ("text", "status", "problem"),
     [
-        ("value error", 500, {"error": "internal error: ValueError", "hint": None}),
-        ("memory", 500, {"error": "internal error: MemoryError", "hint": None}),
-        ("service", 500, {"error": "a worker died", "hint": "try again"}),
-        ("input", 422, {"error": "no such column", "hint": None}),
+        ("value error", 500, {"error": "internal error: ValueError", "hint": None, "code": "failed"}),
+        ("memory", 500, {"error": "internal error: MemoryError", "hint": None, "code": "failed"}),
+        ("service", 500, {"error": "a worker died", "hint": "try again", "code": "service"}),
+        ("input", 422, {"error": "no such column", "hint": None, "code": "input"}),
     ],
 )
 def test_errors_become_problems(
@@ -390,7 +391,7 @@ def test_lambda_fails_without_traceback(app: FastAPI, event: Event, capfd: pytes
     handler = http.lambda_handler(app)
     answered = handler(event("/v1/letter", b'{"text": "value error"}', wire.JSON_TYPE), CONTEXT)
     assert answered["statusCode"] == 500
-    assert json.loads(answered["body"]) == {"error": "internal error: ValueError", "hint": None}
+    assert json.loads(answered["body"]) == {"error": "internal error: ValueError", "hint": None, "code": "failed"}
     out, err = capfd.readouterr()
     (line,) = err.splitlines()
     assert json.loads(line)["error"] == "ValueError"
@@ -407,9 +408,15 @@ def test_a_warm_process_answers_again_and_leaves_no_event_loop(app: FastAPI) -> 
         asyncio.get_running_loop()
 
 
-def test_wire_errors_keep_their_status(app: FastAPI) -> None:
-    @app.get("/v1/gone")
-    async def gone() -> None:
-        raise WireError("the part is gone", status=410)
+def test_an_answer_has_the_status_of_the_errors_code(app: FastAPI) -> None:
+    @app.get("/v1/large")
+    async def large() -> None:
+        raise WireError("the part is too large", code="too_large")
 
-    assert call(app, "GET", "/v1/gone").status_code == 410
+    @app.get("/v1/dead")
+    async def dead() -> None:
+        raise ServiceError("nothing arrived")
+
+    assert call(app, "GET", "/v1/large").status_code == 413
+    assert call(app, "GET", "/v1/dead").status_code == 500
+    assert call(app, "GET", "/v1/large").json()["code"] == "too_large"

@@ -151,7 +151,7 @@ def test_a_link_leads_into_the_services_bucket_and_the_set_or_is_refused(url: st
     of = Links(["https://a-bucket.s3.eu-central-1.amazonaws.com/"])
     error = refused(of, linked(url))
     assert "leads to no" in error.message
-    assert error.status == 422
+    assert error.code == "wire"
 
 
 def test_nothing_is_read_before_every_link_is_known_to_be_fine(store: Callable[[Line | bytes], Store]) -> None:
@@ -434,6 +434,6 @@ def test_the_environment_names_buckets_and_never_folders(monkeypatch: pytest.Mon
     monkeypatch.setenv(links.VARIABLE, f"https://a-bucket/, {folder.as_uri()}/")
     with pytest.raises(WireError, match=links.VARIABLE) as caught:
         links.own()
-    assert caught.value.status == 500
+    assert caught.value.code == "settings"
     monkeypatch.delenv(links.VARIABLE)
     assert "leads to no store" in refused(links.own(), linked(f"{folder.as_uri()}/{NAME}")).message

@@ -89,7 +89,7 @@ def test_names_of_a_whole_request_are_counted(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(limits, "MAX_NAMES", 2)
     with pytest.raises(WireError, match="more than 2 names") as caught:
         wire.load(PlainRequest, body, wire.JSON_TYPE)
-    assert caught.value.status == 413
+    assert caught.value.code == "too_large"
 
 
 class Unread(Database):

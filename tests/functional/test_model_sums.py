@@ -21,6 +21,7 @@ from cleave.ask.session import Session
 from cleave.models.sums import Group, Sums
 from cleave.processes import deadline
 from cleave.processes.deadline import OutOfTime
+from cleave_shared.errors import CleaveError
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 
@@ -133,3 +134,11 @@ def test_a_threshold_leaves_groups_and_figures_out() -> None:
     assert groups[0].totals[0].value is None
     assert groups[0].totals[1].value == 6
     assert (sums.min_group, sums.left_out) == (3, 1)
+
+
+@pytest.mark.parametrize(("kind", "code"), [("sealed", "out_of_range"), ("encrypted", "overflow")])
+def test_a_sum_that_overflows_names_its_columns_and_what_to_declare(kind: str, code: str) -> None:
+    table = duckdb.sql("SELECT (10**37 + i)::HUGEINT AS x FROM range(30) r(i)").to_arrow_table()
+    with pytest.raises(CleaveError, match=r"^a sum of a model over columns 'x' overflows$") as caught:
+        asked(table, [], [()], ['SUM("x")'], schema={"x": kind})
+    assert (caught.value.code, "declare lower and upper" in (caught.value.hint or "")) == (code, True)

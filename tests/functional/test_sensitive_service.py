@@ -88,7 +88,7 @@ def test_bad_calls_are_4xx_and_quote_nothing(change: dict) -> None:
     answer = call(app, "POST", "/v1/sensitive", json=Question(FLOATS, "sum").body() | change)
     assert 400 <= answer.status_code < 500
     problem = json.loads(answer.text)
-    assert problem.keys() == {"error", "hint"}
+    assert problem.keys() == {"error", "hint", "code"}
     assert "AAAA" not in answer.text
     assert "not base64!" not in answer.text
 

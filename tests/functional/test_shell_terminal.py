@@ -15,7 +15,7 @@ import pytest
 
 import cleave
 from cleave.ckks.key_file import create_key
-from cleave_shared.errors import KeyFileError
+from cleave_shared.errors import EXIT_CODES
 from tests.functional.processes import HANGS, descendants, have_ended, met
 from tests.functional.scripted import Reply, scripted
 from tests.samples import SAMPLES, copy_patients
@@ -245,7 +245,7 @@ def test_a_wrong_passphrase_ends_it(stored: Path) -> None:
     wrong = Terminal(stored, stored / "key.json", "--store", str(stored / "store"), table="patients")
     wrong.child.expect_exact("Passphrase: ")
     wrong.ask("a wrong one", "error: ")
-    assert wrong.ended() == KeyFileError.exit_code
+    assert wrong.ended() == EXIT_CODES["key"]
 
 
 def test_the_passphrase_is_asked_for_once_and_not_shown(stored: Path) -> None:

@@ -25,7 +25,7 @@ def refused(handler: Callable[[Any, Any], dict[str, Any]], event: object) -> str
     reply = handler(event, CONTEXT)
     assert 400 <= reply["statusCode"] < 500, reply
     assert not reply["isBase64Encoded"]
-    assert json.loads(reply["body"]).keys() == {"error", "hint"}
+    assert json.loads(reply["body"]).keys() == {"error", "hint", "code"}
     assert CANARY not in reply["body"]
     return str(json.loads(reply["body"])["error"])
 

@@ -302,7 +302,7 @@ def test_a_bad_digest_is_asked_for_once_more() -> None:
 
 
 def test_a_request_that_arrived_damaged_is_sent_once_more() -> None:
-    refused = Reply(422, json.dumps({"error": wire.DAMAGED, "hint": "ask again"}).encode(), wire.JSON_TYPE)
+    refused = Reply(422, json.dumps({"error": "no", "hint": "ask again", "code": "damaged"}).encode(), wire.JSON_TYPE)
     with scripted(refused, GOOD) as server:
         transport = at(server)
         assert transport.sensitive(MOMENTS) == TOTALS

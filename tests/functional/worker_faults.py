@@ -130,7 +130,7 @@ def survives(service: Service, work: Work, workers: int, places: Sequence[int] |
         started = time.perf_counter()
         status, body = service.ask(work.path, work.damaged(place), work.kind)
         slowest = max(slowest, time.perf_counter() - started)
-        assert (status, json.loads(body).keys()) == (422, {"error", "hint"}), (place, status, body[:200])
+        assert (status, json.loads(body).keys()) == (422, {"error", "hint", "code"}), (place, status, body[:200])
         assert json.loads(body)["error"].startswith("not a ciphertext"), body
     for nth in range(workers):
         status, body = _with_one_killed(service, work, lasting, nth)

@@ -82,7 +82,9 @@ def tried(bomb: dict[str, str], table: bytes, tolerance: float = HANGS) -> Ended
 def _fault(bomb: dict[str, str], answer: Any, seconds: float, tolerance: float) -> str | None:
     if answer.status_code not in (200, 413, 422):
         return f"{answer.status_code} {answer.text[:200]}"
-    if answer.status_code != 200 and (answer.json().keys() != {"error", "hint"} or bomb["sql"][:20] in answer.text):
+    if answer.status_code != 200 and (
+        answer.json().keys() != {"error", "hint", "code"} or bomb["sql"][:20] in answer.text
+    ):
         return f"no clean error: {answer.text[:200]}"
     if seconds > limits.PLAIN_SECONDS + tolerance:
         return f"took {seconds:.1f} s"

@@ -68,7 +68,7 @@ def tell_limits(channel: Channel) -> None:
 
 
 def refuse(_: Channel) -> None:
-    raise WireError("chunk 3 is none", hint="send one", status=415)
+    raise WireError("chunk 3 is none", hint="send one", code="media_type")
 
 
 def end_by(_: Channel, number: int) -> None:

@@ -50,7 +50,7 @@ def test_frames_go_both_ways_and_large_ones_too() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        WireError("chunk 3 is none", hint="send one", status=415),
+        WireError("chunk 3 is none", hint="send one", code="media_type"),
         ServiceError("x", status=500),
         CheckFailed("total", "y"),
     ],

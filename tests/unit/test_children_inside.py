@@ -338,7 +338,7 @@ def test_only_the_standard_streams_go_whatever_they_are(kind: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (WireError("chunk 3 is none", hint="send one", status=415), WireError, "chunk 3 is none"),
+        (WireError("chunk 3 is none", hint="send one", code="media_type"), WireError, "chunk 3 is none"),
         (KeyError("secret value"), ServiceError, "a forked process failed: KeyError"),
         (KeyboardInterrupt(), ServiceError, "a forked process failed: KeyboardInterrupt"),
         (SystemExit(0), ServiceError, "a forked process failed: SystemExit"),
@@ -391,7 +391,7 @@ def test_an_orphan_by_the_time_it_starts_ends_at_once() -> None:
 
 
 ERRORS = [
-    WireError("a", hint="b", status=415),
+    WireError("a", hint="b", code="media_type"),
     WireError("a"),
     ServiceError("a", status=503),
     ServiceError("a"),
@@ -412,7 +412,10 @@ def test_errors_cross_over_as_they_are(error: ServiceError) -> None:
 
 def test_what_an_error_says_on_its_way() -> None:
     assert [json.loads(part) for part in children._dumped(CheckFailed("total", "a", hint="b"))] == [
-        {"kind": "CheckFailed", "message": "a", "hint": "b", "check": "total", "status": None}
+        {
+            **{"kind": "CheckFailed", "message": "a", "hint": "b", "code": None, "name": None},
+            **{"check": "total", "status": None},
+        }
     ]
     assert [json.loads(part) for part in children._dumped(ValueError("secret value"))] == [{"kind": "ValueError"}]
 
@@ -428,8 +431,11 @@ def test_what_an_error_says_on_its_way() -> None:
         [b"{}"],
         [b'{"kind":"WireError"}'],
         [b'{"kind":"WireError","message":"a","hint":null,"check":null}'],
-        [b'{"kind":"WireError","message":"a","hint":null,"check":"total","status":null}'],  # takes no check
-        [b'{"kind":[],"message":"a","hint":null,"check":null,"status":null}'],
+        # it takes no check
+        [b'{"kind":"WireError","message":"a","hint":null,"code":null,"name":null,"check":"total","status":null}'],
+        [b'{"kind":"WireError","message":"a","hint":null,"code":"odd","name":null,"check":null,"status":null}'],
+        [b'{"kind":"WireError","message":"a","hint":null,"code":["odd"],"name":null,"check":null,"status":null}'],
+        [b'{"kind":[],"message":"a","hint":null,"code":null,"name":null,"check":null,"status":null}'],
     ],
 )
 def test_an_error_that_is_none_is_one_of_the_service(parts: list[bytes]) -> None:
@@ -444,7 +450,9 @@ def test_only_errors_of_ours_are_made_of_what_a_child_says(monkeypatch: pytest.M
             pass
 
     monkeypatch.setitem(children._KINDS, "Odd", Odd)
-    error = children._rebuilt([b'{"kind":"Odd","message":"a","hint":null,"check":null,"status":null}'])
+    error = children._rebuilt(
+        [b'{"kind":"Odd","message":"a","hint":null,"code":null,"name":null,"check":null,"status":null}']
+    )
     assert type(error) is ServiceError
     assert (error.status, error.message) == (500, "a forked process sent no frame")
 

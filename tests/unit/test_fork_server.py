@@ -150,7 +150,7 @@ def test_modules_of_some_children_are_imported_once_by_the_server() -> None:
 def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
     with called(server, forked.refuse) as child, pytest.raises(WireError) as raised:
         child.receive(HANGS)
-    assert vars(raised.value) == vars(WireError("chunk 3 is none", hint="send one", status=415))
+    assert vars(raised.value) == vars(WireError("chunk 3 is none", hint="send one", code="media_type"))
     for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
         with called(server, forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
             child.receive(HANGS)

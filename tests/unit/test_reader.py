@@ -70,6 +70,7 @@ SAMPLES: list[Message] = [
     jobs.ReduceRequest(profile="p", key_id=ID, answers=[["https://a/b"]], kind="scan", sums=[[(0, 1), (0, 2)]]),
     jobs.Reduced(profile="p", key_id=ID, totals=[[b"x"]]),
     wire.Problem(error="no", hint="try"),
+    wire.Problem(error="no", code="damaged"),
     SimpleResponse(operation="sum", profile="p", rows=3, result={"a": b"x"}),
     simple.SimpleResponse(
         operation="sum", rows=3, groups={"a": ["x", None, True, 1, 2.5]}, result={"b": [1, 2.5, "inf", None, False]}

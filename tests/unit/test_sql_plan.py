@@ -133,7 +133,7 @@ REFUSED = {
     "SELECT product(age::DATE) FROM patients": ("", None),
     # names
     "SELECT sum(agee) FROM patients": ("no column 'agee'", "did you mean 'age'?"),
-    'SELECT sum(age) FROM patients WHERE ward = "north"': ("no column 'north'", "single quotes"),
+    'SELECT sum(age) FROM patients WHERE ward = "north"': ("no column 'north'", "did you mean"),
     "SELECT sum(age) FROM patient": ("no table 'patient'", "FROM patients"),
     "SELECT sum(x.age) FROM patients": ("x.age", "alone"),
     "SELECT nosuch(ward) FROM patients GROUP BY ALL": ("no function NOSUCH", "did you mean"),

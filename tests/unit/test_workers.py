@@ -196,7 +196,7 @@ def test_a_refusal_is_the_callers_wherever_it_arises(place: int, forks: list, mo
     chunks[place] = Chunk(chunks[place].block, b"no polynomial")
     with pytest.raises(WireError, match=r"^not a plaintext polynomial of this degree$") as refused:
         workers.evaluate(BlockSums(EVALUATOR), chunks, 3)
-    assert refused.value.status == 422
+    assert refused.value.code == "wire"
     assert len(forks) == 3
 
 
@@ -239,7 +239,7 @@ def test_who_works_too_long_is_stopped_by_the_kernel(place: int, forks: list, mo
 
     with pytest.raises(WireError) as late:
         spread(work, range(3), 3)
-    assert (late.value.status, late.value.message) == (422, "stopped after 0.2 s")
+    assert (late.value.code, late.value.message) == ("wire", "stopped after 0.2 s")
     assert late.value.hint == "send fewer chunks or groups per request"
 
 

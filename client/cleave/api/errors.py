@@ -21,8 +21,7 @@ import contextlib
 import datetime
 from collections.abc import Iterator
 
-from cleave_shared import errors
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import EXIT_CODES, CleaveError, Code
 from cleave_shared.exhaustion import exhausted
 
 
@@ -66,14 +65,11 @@ class NotSupportedError(DatabaseError):
     pass
 
 
-_KINDS: dict[type[CleaveError], type[Error]] = {
-    errors.InputError: DataError,
-    errors.Undecided: DataError,
-    errors.QueryRefused: ProgrammingError,
-    errors.KeyFileError: OperationalError,
-    errors.ServiceError: OperationalError,
-    errors.WireError: OperationalError,
-    errors.CheckFailed: IntegrityError,
+_KINDS: dict[int, type[Error]] = {  # by exit code, which follows from an error's code
+    **dict.fromkeys((2, 3, 8), DataError),
+    4: ProgrammingError,
+    **dict.fromkeys((5, 6), OperationalError),
+    7: IntegrityError,
 }
 
 
@@ -91,14 +87,14 @@ def translated() -> Iterator[None]:
         error = exhausted(failure) or failure
         if not isinstance(error, CleaveError):
             raise
-        both = _both(type(error))
+        both = _both(type(error), error.code)
         raised = both.__new__(both, *error.args)
         raised.__dict__.update(error.__dict__)
         raise raised from None
 
 
-def _both(kind: type[CleaveError]) -> type[CleaveError]:
-    pep = next((_KINDS[each] for each in kind.__mro__ if each in _KINDS), DatabaseError)
+def _both(kind: type[CleaveError], code: Code) -> type[CleaveError]:
+    pep = _KINDS.get(EXIT_CODES[code], DatabaseError)
     return type(kind.__name__, (kind, pep), {"__module__": kind.__module__})
 
 

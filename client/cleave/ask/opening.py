@@ -190,7 +190,7 @@ def open_session(
     if table is not None and not isinstance(table, str):
         for name, (option, default) in _STORED_ONLY.items():
             if given[name] != default:
-                raise UsageError(f"{option} needs a stored table", hint="name its store with --store")
+                raise UsageError(f"{option} needs a stored table", hint="name its store with --store", name=option)
         from cleave.ask.files import FileSource  # noqa: PLC0415
 
         return Session(FileSource(table, access, embedded, others), bars)
@@ -398,4 +398,4 @@ def _size(name: str, given: str | int) -> int:
     try:
         return size_of(given)
     except InputError as error:
-        raise UsageError(f"{name} {given}: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{name} {given}: {error.message}", hint=error.hint, name=name) from None

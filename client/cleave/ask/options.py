@@ -556,7 +556,7 @@ def complete(options: type[G], given: G) -> G:
             raise TypeError(f"there is no argument {name!r}" + (f"; {near}" if near else ""))
     values = defaults | cast("dict[str, Any]", given)
     if values.get("timeout") is not None and not 0 < values["timeout"] <= LONGEST_TIMEOUT:
-        raise UsageError(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}")
+        raise UsageError(f"--timeout takes seconds above 0, at most {LONGEST_TIMEOUT:,}", name="--timeout")
     return cast(G, values)
 
 

@@ -50,7 +50,7 @@ class Options:
     def __post_init__(self) -> None:
         """Raises UsageError."""
         if self.min_group < 0:
-            raise UsageError("--min-group takes a number of people or rows, 0 or more")
+            raise UsageError("--min-group takes a number of people or rows, 0 or more", name="--min-group")
 
 
 DEFAULTS = Options()

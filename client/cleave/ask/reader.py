@@ -75,6 +75,7 @@ class ReaderTables(Newest):
         return InputError(
             f"{self.stores.sensitive.location}: there is no table {name!r} for this reader",
             hint="its owner adds the reader with: cleave reader add NAME --to FILE.pub --columns ...",
+            name=name,
         )
 
     def accept(self, name: str, version: int) -> None:

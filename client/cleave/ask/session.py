@@ -26,6 +26,7 @@ from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
+from cleave.table.blaming import WrongConstant
 from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress, no_bars
 from cleave.table.running import run_select
@@ -122,7 +123,7 @@ class Session:
             return self._run(lambda _: self.source.plan(statement, cloud_only=cloud_only))
         except QueryRefused as error:
             with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
-                point(error, statement.text, self._names(statement))
+                point(error, statement, self._names(statement))
             raise
 
     def _names(self, statement: Statement) -> list[str]:
@@ -183,9 +184,13 @@ class Session:
         ServiceError, CheckFailed. Every error of the question itself is raised before anything is sent.
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
-            raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}")
+            raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}", name="--timeout")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
-        answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds, spent)
+        try:
+            answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds, spent)
+        except WrongConstant as error:
+            point(error, plan.cut.statement, ())
+            raise
         if strict and answer.result.warnings:
             raise Undecided(
                 "; ".join(answer.result.warnings),

@@ -278,6 +278,8 @@ class StoredSource(VersionedSource[Stored]):
                     f"there is no table {name!r}",
                     hint="`cleave ls` lists the stored tables; --with FILE adds a file",
                     location=self._stores.sensitive.location,
+                    code="no_table",
+                    name=name,
                 )
         if not names:
             raise QueryRefused("the query names no stored table", hint="files are joined with stored tables here")

@@ -137,7 +137,7 @@ def _is_figure(sql: str) -> bool:
 
 
 def refused(rule: str) -> QueryRefused:
-    return QueryRefused(f"users without rows cannot ask this ({rule})", hint=HINT)
+    return QueryRefused(f"users without rows cannot ask this ({rule})", hint=HINT, code="forbidden")
 
 
 class _Where:

@@ -17,7 +17,7 @@ from cleave.aggregates.base import Answers
 from cleave.finish import compare, functions
 from cleave.finish.cells import HIDDEN, NEVER_MINUS_ZERO, Cell, certified, certified_plain, needs_guess, of_value
 from cleave.finish.functions import cast, in_range
-from cleave.finish.groups import GroupTable, failed
+from cleave.finish.groups import GroupTable, uncomputed
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
 from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, value_of
@@ -333,7 +333,7 @@ class Expressions:
             return list(rows), frozenset()
         values = dict(zip(rows, self._evaluator.values(self._having, rows), strict=True))
         if any(value.single is Special.FAILED for value in values.values()):
-            raise failed("a division by zero, an overflow or a cast, in HAVING")
+            raise uncomputed("a division by zero, an overflow or a cast, in HAVING")
         inside = [row for row, value in values.items() if not {True, Special.UNKNOWN}.isdisjoint(value.atoms)]
         return inside, frozenset(row for row in inside if values[row].single is not True)
 
@@ -368,7 +368,7 @@ class Expressions:
     def _cells(self, node: Node, rows: Sequence[int]) -> list[Cell]:
         values = self._evaluator.values(node, rows)
         if any(value.single is Special.FAILED for value in values):
-            raise failed("a division by zero, an overflow or a cast")
+            raise uncomputed("a division by zero, an overflow or a cast")
         type_ = self._shapes.type(node)
         guesses: list[Any] = [None] * self._table.size
         if any(map(needs_guess, values)):

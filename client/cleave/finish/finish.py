@@ -19,7 +19,7 @@ from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
 from cleave.finish import compare
 from cleave.finish.cells import PRECISE, Cell, of_figure, published
 from cleave.finish.concealed import Concealed
-from cleave.finish.groups import GroupTable, failed
+from cleave.finish.groups import GroupTable, uncomputed
 from cleave.finish.result import ResultTable
 from cleave.sql.nodes import shown
 from cleave.sql.plan import QueryPlan
@@ -27,6 +27,7 @@ from cleave.sql.read import expression_of
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import private
 from cleave.table.types import decimals_of, digits_of, is_integer, range_of
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import SumOverflows
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def finish(
         try:
             return _Finisher(plan, columns, evaluated, table, concealed).result()
         except duckdb.Error as error:  # its message may quote values
-            raise failed(type(error).__name__) from None
+            raise uncomputed(failed(error).why) from None
 
 
 class _Finisher:

@@ -18,13 +18,14 @@ from cleave.sql.plan import QueryPlan
 from cleave.sql.rejoin import Groups
 from cleave.table.duck import create_of_texts
 from cleave.table.types import is_shown_as_it_is
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import QueryRefused, ServiceError
 
 
-def failed(reason: str) -> QueryRefused:
+def uncomputed(why: str) -> QueryRefused:
     """The error for arithmetic that fails on the groups' figures."""
     return QueryRefused(
-        f"the arithmetic over the groups' aggregates failed ({reason})",
+        f"the arithmetic over the groups' aggregates failed ({why})",
         hint="TRY_CAST and NULLIF(x, 0) give NULL instead of an error",
     )
 
@@ -67,7 +68,7 @@ class GroupTable:
             create_of_texts(self._connection, "groups", columns)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
-                f"the plain service's figures are not of their types ({type(error).__name__})",
+                f"the plain service's figures are not of their types ({failed(error).why})",
                 hint="is it Cleave's plain service, of the same release?",
             ) from None
 

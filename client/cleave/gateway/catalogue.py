@@ -19,13 +19,15 @@ import duckdb
 from cleave.finish.result import Records
 from cleave.gateway.values import TYPES, is_nested, oid_of, size_of
 from cleave.sql.allowed import mentioned_in
-from cleave.sql.catalog import parameters_of, reason_of, selects_of
+from cleave.sql.catalog import parameters_of, selects_of
 from cleave.sql.read import Statement, read_statement
+from cleave.sql.refusals import refused
 from cleave.table.duck import closed_in, identifier, parts_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import mapped
 from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
 from cleave.text.nearest import did_you_mean
+from cleave_shared.duckdb_errors import planned
 from cleave_shared.errors import Exhausted, QueryRefused
 from cleave_shared.exhaustion import is_met
 
@@ -156,14 +158,14 @@ def answer(
             shown = ", ".join(_as_value(place, type_) for place, type_ in enumerate(types, 1))
             rows = [list(row) for row in relation.project(shown).limit(most + 1).fetchall()]
         except duckdb.Error as error:  # its message may quote the statement
-            lacks, reason = is_met(error), reason_of(error, statement.text)
+            lacks, fault = is_met(error), planned(error)
         else:
             if len(rows) > most:
-                raise QueryRefused(f"the answer has more than {most:,} rows", hint="add a LIMIT")
+                raise QueryRefused(f"the answer has more than {most:,} rows", hint="add a LIMIT", code="limit")
             return Records(names, types, rows)
     if lacks:
         raise Exhausted("the statement needs more memory than it may use", hint="let it make fewer or shorter values")
-    raise QueryRefused(f"DuckDB refuses the query: {reason}")
+    raise refused(fault)
 
 
 def parameters(statement: Statement) -> list[str]:
@@ -251,7 +253,8 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
         elif name := _described(part):
             if name.lower() not in map(str.lower, tables()):
                 near = did_you_mean(name, tables())
-                raise QueryRefused(f"there is no table {name!r}", hint=near or "SHOW TABLES lists them")
+                hint = near or "SHOW TABLES lists them"
+                raise QueryRefused(f"there is no table {name!r}", hint=hint, code="no_table", name=name)
             shown = read_statement(f"FROM ({_COLUMNS})", [name])
         else:
             raise QueryRefused("this SHOW is not answered here", hint="SHOW TABLES, DESCRIBE table")
@@ -321,7 +324,8 @@ def _table(node: Tree) -> Tree:
     schema = path[-2] if len(path) > 1 else "pg_catalog"
     name = f"{schema}.{path[-1]}"
     if name not in _definitions():
-        raise QueryRefused(f"there is no table {name} here", hint="the catalogue has what common tools read")
+        hint = "the catalogue has what common tools read"
+        raise QueryRefused(f"there is no table {name} here", hint=hint, code="no_table", name=name)
     empty = {"schema_name": "", "catalog_name": "", "qualified_name": {"path": [name]}}
     return node | empty | {"table_name": name, "alias": node["alias"] or path[-1]}
 
@@ -330,7 +334,8 @@ def _renamed(call: Tree, name: str, alias: str) -> Tree:
     path = call["qualified_name"]["path"]
     if len(path) > 1 and path[-2].lower() not in SCHEMAS:  # DuckDB's function of that name may describe this machine
         if name.lower() in _definitions():
-            raise QueryRefused(f"there is no function {'.'.join(path)} here", hint="write its name alone")
+            name, hint = ".".join(path), "write its name alone"
+            raise QueryRefused(f"there is no function {name} here", hint=hint, code="no_function", name=name)
         return call
     own = {"function_name": name, "qualified_name": {"path": [name]}, "schema": "", "catalog": "", "alias": alias}
     return call | own | ({"is_operator": False} if name != call["function_name"] else {})

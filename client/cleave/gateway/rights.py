@@ -73,7 +73,7 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
             if name.lower() not in allowed:
                 near = did_you_mean(name, allowed.values())
                 hint = near or "SHOW TABLES lists them"
-                raise QueryRefused(f"there is no table {name!r}", hint=hint) from None
+                raise QueryRefused(f"there is no table {name!r}", hint=hint, code="no_table", name=name) from None
         raise
 
 

@@ -274,7 +274,7 @@ def type_of(oid: int) -> str:
     if oid in _ELEMENTS:
         return f"{type_of(_ELEMENTS[oid])}[]"
     if oid not in _PARAMETERS:
-        raise QueryRefused(f"parameters of the type with OID {oid} are not read", hint="cast a text")
+        raise QueryRefused(f"parameters of the type with OID {oid} are not read", hint="cast a text", code="parameter")
     return str(_PARAMETERS[oid])
 
 
@@ -286,7 +286,7 @@ def parameter(oid: int, content: bytes | None, *, binary: bool) -> object:
     try:
         return _from_binary(oid, content) if binary else _from_text(oid, content.decode())
     except (ValueError, ArithmeticError, struct.error, LookupError):  # UnicodeDecodeError, InvalidOperation too
-        raise QueryRefused(f"a parameter is no value of its type {type_}") from None
+        raise QueryRefused(f"a parameter is no value of its type {type_}", code="parameter") from None
 
 
 def _from_text(oid: int, text: str) -> object:

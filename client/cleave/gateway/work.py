@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
+from cleave.ask.pointing import point
 from cleave.ask.question import Options
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
 from cleave.gateway.rights import Rights, planned
+from cleave.gateway.states import NOT_PUBLIC, STATES
 from cleave.gateway.values import (
     COPY_END,
     COPY_HEAD,
@@ -51,7 +53,7 @@ from cleave.table.trees import mapped
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
-from cleave_shared.errors import CleaveError, CleaveWarning, Exhausted, InputError, NotComputable, QueryRefused
+from cleave_shared.errors import CleaveError, CleaveWarning, InputError, NotComputable, QueryRefused
 from cleave_shared.exhaustion import exhausted, is_met, is_spent
 
 if TYPE_CHECKING:
@@ -164,6 +166,9 @@ def _reply(
         except _Apart:
             head = {"apart": True, "done": True}
         except CleaveError as error:
+            if isinstance(error, QueryRefused) and error.at is None:
+                with contextlib.suppress(CleaveError):  # it is no statement
+                    point(error, read_statement(request.sql), ())
             head = told(error, reads or named())
             # after a time-out some work may still run
             head["done"] = isinstance(error, InputError | QueryRefused) and not is_met(error)
@@ -206,29 +211,17 @@ def _place(error: Exception) -> str:
     return f"{Path(last.filename).name}:{last.lineno}"
 
 
-_CODES: Final = (  # SQLSTATE by the text of a refusal
-    ("42601", "Parser Error|DuckDB cannot read|statements, one at a time|the query is empty"),
-    ("42P01", "there is no table"),
-    ("42883", "there is no function|does not exist! *Did you mean|Function with name|No function matches"),
-    ("42703", "Referenced column|there is no column|does not have a column|Values list .* does not have"),
-    ("08P01", "the message has"),
-    ("42P02", "parameter"),
-    ("54000", "has more than|at most .* characters|nested too deeply"),
-    ("25006", "only SELECT is supported"),
-    ("42501", "users without rows cannot"),
-)
-
-
 def told(error: CleaveError, tables: Sequence[str] = ()) -> dict[str, Any]:
     """What a client gets of an error: message, hint and SQLSTATE. An error that is not public can name a path, a host
     or a key file: then the client gets only the names of the `tables`, and a warning tells the owner the rest.
     """
     if error.public is not None:
-        return {"error": error.public, "hint": error.hint, "code": code_of(error)}
+        return {"error": error.public, "hint": error.hint, "code": STATES.get(error.code, NOT_PUBLIC)}
     names = ", ".join(map(repr, tables))
     text = f"{'table' if len(tables) == 1 else 'tables'} {names}".strip() + " cannot be read now"
     warnings.warn(f"{text}: {error.message}" + (f" ({error.hint})" if error.hint else ""), CleaveWarning, stacklevel=2)
-    return {"error": text, "hint": "try again later; if it fails again, ask the owner of the tables", "code": "58000"}
+    hint = "try again later; if it fails again, ask the owner of the tables"
+    return {"error": text, "hint": hint, "code": NOT_PUBLIC}
 
 
 def _named(rights: Rights, request: Request) -> list[str]:
@@ -238,17 +231,6 @@ def _named(rights: Rights, request: Request) -> list[str]:
     except CleaveError:  # it is no SELECT
         return []
     return [each for each in names if rights.include(each)]
-
-
-def code_of(error: CleaveError) -> str:
-    """PostgreSQL's SQLSTATE for a public error. Clients distinguish some of them."""
-    if isinstance(error, QueryRefused):
-        return next((code for code, said in _CODES if re.search(said, error.message)), "0A000")
-    if isinstance(error, Exhausted):
-        return "53200"
-    if isinstance(error, InputError):
-        return "22P02" if "ConversionException" in error.message else "22000"
-    return "58000"
 
 
 def _answered(
@@ -299,9 +281,8 @@ def _answered_of(
         raise QueryRefused("the statement cannot be computed over the figures that are shown") from None
     table, limit = result.result, setup.rows
     if len(table.rows) > limit:
-        raise QueryRefused(
-            f"the answer has more than {limit:,} rows", hint="add a LIMIT, or use `cleave query -o FILE`"
-        )
+        hint = "add a LIMIT, or use `cleave query -o FILE`"
+        raise QueryRefused(f"the answer has more than {limit:,} rows", hint=hint, code="limit")
     # the columns undecided, hidden and scanned are then in the answer only if a value needs them
     follows_rows = request.form in ("json", "arrow") and not least.note
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
@@ -349,7 +330,8 @@ def _with_parameters(
         shown = map(oid_of_parameter, types_in(statement))
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
-        raise QueryRefused(f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound")
+        said = f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound"
+        raise QueryRefused(said, code="parameter")
     if request.form == "none":
         nulls = [Typed(None, type_of(oid)) for oid in oids]
         return statement.with_parameters(nulls), oids
@@ -444,7 +426,7 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
             kind, encode = b"D", row(oids, spread(request.formats, len(oids)))
         except ValueError:
             said = f"the message has {len(request.formats)} formats for {len(oids)} columns, or unknown ones"
-            raise QueryRefused(said, hint="0 is text, 1 is binary") from None
+            raise QueryRefused(said, hint="0 is text, 1 is binary", code="message") from None
     elif request.form == "binary":  # as in PostgreSQL, the format's header and trailer are in messages of rows
         before, after = COPY_HEAD, COPY_END
     else:
@@ -482,8 +464,13 @@ def _bounded(frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]
     for count, content in frames:
         size += len(content)
         if size > MOST_BYTES:
-            raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
+            raise _too_large()
         yield count, content
+
+
+def _too_large() -> QueryRefused:
+    hint = "add a LIMIT, or fewer columns"
+    return QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint=hint, code="limit")
 
 
 def _plain(value: object) -> str | None:
@@ -507,7 +494,7 @@ def _arrow(held: Records) -> bytes:
     with loaded(held, "arrow") as connection:
         table = connection.sql("FROM answer").to_arrow_table()
     if table.nbytes > MOST_BYTES:
-        raise QueryRefused(f"the answer has more than {MOST_BYTES:,} bytes", hint="add a LIMIT, or fewer columns")
+        raise _too_large()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -33,6 +33,7 @@ from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
 from cleave.store.tables import Tables
+from cleave.table.blaming import not_computable
 from cleave.table.constraints import broken_by, figures_of
 from cleave.table.derived import Derived, UnknownColumn, checked
 from cleave.table.duck import identifier, literal
@@ -41,7 +42,7 @@ from cleave.table.running import fetched
 from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS
-from cleave.text.nearest import did_you_mean
+from cleave_shared.duckdb_errors import Fault
 from cleave_shared.errors import InputError
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -293,8 +294,8 @@ def _expression(schema: Schema, what: str, sql: str, *, constant: bool = False) 
     try:
         return checked(f"the {what}", sql, schema.find, constant=constant)
     except ValueError as error:
-        near = did_you_mean(error.name, schema.names) if isinstance(error, UnknownColumn) else ""
-        raise InputError(f"the {what} {error}", hint=near or _ONE) from None
+        hint = error.hint(schema.names) if isinstance(error, UnknownColumn) else ""
+        raise InputError(f"the {what} {error}", hint=hint or _ONE) from None
 
 
 class _Found:
@@ -329,9 +330,8 @@ class _Found:
 def computed(table: Table, sql: str, what: str) -> list[tuple[Any, ...]]:
     """The rows of `sql`. Raises InputError, which names `what` and quotes no value."""
 
-    def refusal(why: str) -> InputError:
-        hint = "use TRY_CAST where a value may not fit"
-        return InputError(f"{what} cannot be computed in some row ({why})", hint=hint)
+    def refusal(fault: Fault) -> InputError:
+        return not_computable(f"{what} cannot be computed in some row", fault)
 
     rows: list[tuple[Any, ...]] = fetched(table.connection, sql, refusal)
     return rows

@@ -29,7 +29,6 @@ from cleave.table.progress import Progress, Silent
 from cleave.table.schema import Schema, dump_schema
 from cleave.table.stream import Extent
 from cleave.table.types import is_number
-from cleave.text.nearest import did_you_mean
 from cleave.text.quantities import counted, listed, sized
 from cleave_shared.errors import InputError
 from cleave_shared.params import PROFILES
@@ -98,7 +97,7 @@ def plan_expression(opened: Opened, expression: str, name: str) -> PlannedTotals
     try:
         derived = checked(name, expression, schema.find)
     except ValueError as error:
-        hint = did_you_mean(error.name, schema.names) if isinstance(error, UnknownColumn) else ""
+        hint = error.hint(schema.names) if isinstance(error, UnknownColumn) else ""
         raise InputError(f"the expression {error}", hint=hint or f"`cleave show {table}` lists its columns") from None
     if not (is_number(derived.type) or derived.type == "BOOLEAN"):
         raise InputError(f"the expression is {derived.type}, and only numbers have totals")

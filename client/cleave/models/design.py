@@ -337,6 +337,7 @@ class _Reader:
         raise InputError(
             f"there is no column {name!r}",
             hint=did_you_mean(name, names) or f"the schema names {', '.join(list(names)[:20])}",
+            name=name,
         )
 
 

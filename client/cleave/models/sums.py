@@ -315,14 +315,15 @@ class Sums:
             self.require_exact()
         planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
         options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
-        self.seen.append(self._session.describe(planned, self._options))
         try:
+            self.seen.append(self._session.describe(planned, self._options))
             answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"], spent=self._spent)
         except (NotComputable, SumOverflows) as error:  # a formula has no casts
-            if isinstance(error, NotComputable) and "OutOfRange" not in error.message:
+            if error.code not in ("out_of_range", "overflow"):
                 raise
             named = ", ".join(repr(each) for each in self.schema.names if identifier(each) in sql)
-            raise type(error)(f"a sum of a model over columns {named} overflows", hint=_BOUNDS) from None
+            said = f"a sum of a model over columns {named} overflows"
+            raise type(error)(said, hint=_BOUNDS, code=error.code) from None
         self._spent = self._session.spent
         usage = replace(answer.usage, rows=None, selected_rows=None, groups=None) if unseen else answer.usage
         self.answers.append(replace(answer, usage=usage))

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 
 from cleave.objects.retention import Retention
 from cleave_shared import limits
-from cleave_shared.errors import CheckFailed, InputError, ServiceError
+from cleave_shared.errors import CheckFailed, Code, InputError, ServiceError
 
 Content = TypeVar("Content")
 Checked = TypeVar("Checked")
@@ -34,9 +34,13 @@ _LOST = "restore it from a backup or an older version; `cleave verify` names wha
 class StoreError(ServiceError):
     """The store failed, or the connection to it."""
 
+    code: Code = "store"
+
 
 class NotStoredError(StoreError):
     """There is no object of that name."""
+
+    code: Code = "not_stored"
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message, hint=_LOST, status=status)
@@ -44,6 +48,8 @@ class NotStoredError(StoreError):
 
 class ConflictError(StoreError):
     """Another writer was first; nothing was changed."""
+
+    code: Code = "conflict"
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message, hint="run the command again", status=status)

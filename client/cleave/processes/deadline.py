@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import TypeVar
 
-from cleave_shared.errors import ServiceError
+from cleave_shared.errors import Code, ServiceError
 
 T = TypeVar("T")
 
@@ -20,11 +20,14 @@ T = TypeVar("T")
 class OutOfTime(ServiceError):  # noqa: N818 - named for what happened
     """The query took longer than its limit."""
 
+    code: Code = "timeout"
     is_public = True
 
 
 class Stopped(ServiceError):  # noqa: N818 - named for what happened
     """The query was stopped, usually by Ctrl-C."""
+
+    code: Code = "stopped"
 
 
 _QUERY = "the query was not answered", "the services' logs show what they were doing"

@@ -91,7 +91,7 @@ def propose(
             _warn_of_names(first, header.fields, called)
         opened = open_table(inputs, as_text(called, dialect), progress)
     except AnotherWidthError as error:
-        if error.message.startswith(f"{first}") and (advice := skipping(first, dialect)):
+        if error.name == f"{first}" and (advice := skipping(first, dialect)):
             raise InputError(error.message, hint=advice) from None
         raise
     return _proposed(opened, inputs, {}, kinds or {}, name, accept=accept, examined=examined, choosing=choosing)

@@ -346,6 +346,7 @@ def _require_share(
         raise InputError(
             f"contributor {who.name!r}: too many combinations of {', '.join(manifest.by)} in its rows: {why}",
             hint="take the others in by name; have it put fewer with --replace, or remove it",
+            name=who.name,
         )
 
 
@@ -381,8 +382,9 @@ def _open_part(
 
 def _naming(who: Contributor, failure: CheckFailed | InputError) -> CheckFailed | InputError:
     """`failure` with the contributor's name at the start of its message."""
-    prefix = f"contributor {who.name!r}: "
-    message = prefix + failure.message.removeprefix(prefix)
+    if failure.name == who.name:
+        return failure
+    message = f"contributor {who.name!r}: {failure.message}"
     if isinstance(failure, CheckFailed):
-        return CheckFailed(failure.check, message, hint=failure.hint)
-    return type(failure)(message, hint=failure.hint)
+        return CheckFailed(failure.check, message, hint=failure.hint, code=failure.code, name=who.name)
+    return type(failure)(message, hint=failure.hint, code=failure.code, name=who.name)

@@ -33,6 +33,7 @@ from cleave.table.schema import Column, Schema
 from cleave.table.table import Table, no_table, portable
 from cleave.table.types import FLOATS, decimals_of
 from cleave_shared import limits
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class ContributedRows:
             except duckdb.Error as error:  # its message may quote values
                 if opened.failure is not None:
                     raise opened.failure from None
-                raise _wrong(f"its rows cannot be read ({type(error).__name__})") from None
+                raise _wrong(f"its rows cannot be read ({failed(error).why})") from None
             finally:
                 connection.unregister("opened")
                 opened.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 from cleave.sql.functions import NO_ROWID, NO_ROWID_HINT, ROW_MAKING
 from cleave.sql.parse import MAIN
-from cleave.sql.refusals import no_function, require_by_text
+from cleave.sql.refusals import no_function, require_by_text, several
 from cleave.table.duck import parts_of
 from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
 from cleave_shared.errors import QueryRefused
@@ -29,7 +29,11 @@ _CLASSES = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"}
     | {"LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "TYPE", "WINDOW"}
 )
-_ONLY = "only SELECT is supported"
+
+
+def _no_select() -> QueryRefused:
+    hint = "it contains something that is not part of a SELECT over tables"
+    return QueryRefused("only SELECT is supported", hint=hint, code="not_select")
 
 
 @dataclass
@@ -52,7 +56,7 @@ def mentioned_in(
     """
     statements = tree["statements"]
     if len(statements) != 1:
-        raise QueryRefused(f"{len(statements)} statements, one at a time" if statements else "the query is empty")
+        raise several(len(statements))
     names = {column.lower() for columns in tables.values() for column in columns}
     names |= {word.lower() for word in _given(statements)}
     walk = _Walk(tables, names, more)
@@ -76,8 +80,8 @@ def _given(statements: Any) -> Iterator[str]:
     for node in parts_of(statements):
         if isinstance(alias := node.get("alias"), str):
             yield alias
-        for several in ("column_name_alias", "aliases", "expected_names"):
-            yield from (each for each in node.get(several) or () if isinstance(each, str))
+        for names in ("column_name_alias", "aliases", "expected_names"):
+            yield from (each for each in node.get(names) or () if isinstance(each, str))
 
 
 class _Walk:
@@ -135,9 +139,9 @@ class _Walk:
             self._makes_rows(node["function"])
         elif kind == "SHOW_REF":
             if node.get("show_type") not in ("DESCRIBE", "SUMMARY") or not node.get("query"):
-                raise self._other("of the database's own")
+                raise QueryRefused("there is no table of the database's own", hint=self._there(), code="no_table")
         elif kind not in _PASSED and "type_info" not in node and "id" not in node:
-            raise QueryRefused(_ONLY, hint="it contains something that is not part of a SELECT over tables")
+            raise _no_select()
         return False
 
     def _query(self, node: Mapping[str, Any], scope: frozenset[str]) -> None:
@@ -156,12 +160,12 @@ class _Walk:
         if (not qualifier and name in scope) or (qualifier == ["recurring"] and name in scope):
             return
         if (self._tables is not None and name not in self._tables) or qualifier not in ([], [MAIN]):
-            raise self._other(repr(".".join(path)))
+            raise self._other(".".join(path))
         self.mentioned.tables.add(name)
         self.spelled.setdefault(name, path[-1])
 
     def _other(self, name: str) -> QueryRefused:
-        return QueryRefused(f"there is no table {name}", hint=self._there())
+        return QueryRefused(f"there is no table {name!r}", hint=self._there(), code="no_table", name=name)
 
     def _there(self) -> str:
         if self._more:
@@ -172,7 +176,7 @@ class _Walk:
     def _makes_rows(self, call: Mapping[str, Any]) -> None:
         name = _called(call)
         if name not in ROW_MAKING and name not in self._more:
-            raise QueryRefused(f"{name}() reads something other than the table", hint=self._there())
+            raise QueryRefused(f"{name}() reads something other than the table", hint=self._there(), name=name)
 
     def _refuse_function(self, name: str) -> None:
         if name not in self._more:
@@ -183,9 +187,9 @@ class _Walk:
     def _expression(self, node: Mapping[str, Any]) -> None:
         kind = node["class"]
         if kind == "PARAMETER":
-            raise QueryRefused("a parameter has no value", hint="write the value itself")
+            raise QueryRefused("a parameter has no value", hint="write the value itself", code="parameter")
         if kind not in _CLASSES:
-            raise QueryRefused(_ONLY, hint="it contains something that is not part of a SELECT over tables")
+            raise _no_select()
         if kind in ("FUNCTION", "WINDOW"):
             self._refuse_function(_called(node))
             if kind == "FUNCTION":
@@ -204,7 +208,7 @@ class _Walk:
             if self._tables is None:  # then columns are unknown too
                 return
             if words[-1] == "rowid" and words[-1] not in self._names:
-                raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
+                raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT, name=words[-1])
             if len(words) == 1:
                 self.alone.add(words[0])
                 if words[0] not in self._names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -14,12 +14,13 @@ from cleave.sql import rounding
 from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
-from cleave.sql.refusals import Uncut
+from cleave.sql.refusals import RESERVED, Uncut, no_sql, refused
 from cleave.table.derived import Derived, generated
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import Tree, mapped
 from cleave.table.types import has_floats
+from cleave_shared.duckdb_errors import planned
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -56,14 +57,14 @@ class Catalog:
     def describe(self, select: str) -> Described:
         """Names and types of the columns of `select`: DuckDB's text of a statement, or text from cleave.sql.nodes.
 
-        Raises QueryRefused with DuckDB's reason, without the literals of the query.
+        Raises QueryRefused.
         """
         try:
             rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
             return [(str(row[0]), str(row[1])) for row in rows]
         except duckdb.Error as error:  # its message quotes literals, so it is not chained
-            reason = reason_of(error, select)
-        raise QueryRefused(f"DuckDB refuses the query: {reason}")
+            fault = planned(error)
+        raise refused(fault)
 
     def decides(self, select: str) -> bool:
         """True if a value of `select` that has no DOUBLE may follow from rounding (cleave.sql.rounding)."""
@@ -139,7 +140,7 @@ def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -
         if part.get("class") == "PARAMETER" and str(part["identifier"]).isdecimal():
             count = max(count, int(part["identifier"]))
     if count > MOST_PARAMETERS:
-        raise QueryRefused(f"a statement has at most {MOST_PARAMETERS:,} parameters")
+        raise QueryRefused(f"a statement has at most {MOST_PARAMETERS:,} parameters", code="limit")
     values = [int(_MARK) + number if str(number) in limits else f"{_MARK}{number}" for number in range(1, count + 1)]
     types = dict.fromkeys(range(1, count + 1), "") | {int(each): "BIGINT" for each in limits if each.isdecimal()}
     if count and not tree.get("error"):
@@ -210,44 +211,11 @@ def _type_of(planned: Tree) -> str:
 
 
 def selects_of(statement: Statement) -> Tree:
-    """The tree of SELECTs. Raises QueryRefused for anything else, with DuckDB's reason if it is no SQL."""
+    """The tree of SELECTs. Raises QueryRefused for anything else."""
     tree = statement.tree
     if not tree.get("error"):
         return tree
     if tree.get("error_type") == "parser":
-        reason = _without_literals(f"Parser Error: {tree['error_message']}", statement.text)
-        keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
-        raise QueryRefused(f"DuckDB refuses the query: {reason}", hint=keyword)
+        raise no_sql(statement.text, tree, RESERVED)
     pivots = re.search(r"\bpivot", statement.text, re.IGNORECASE)
-    raise Uncut("only SELECT is supported", hint=_NAMED if pivots else None)
-
-
-def reason_of(error: duckdb.Error, statement: str) -> str:
-    """Why DuckDB refuses `statement`. For binder, catalog and parser errors: the first lines of the message. For other
-    errors, whose message may quote values: the class only.
-    """
-    if not isinstance(error, duckdb.BinderException | duckdb.CatalogException | duckdb.ParserException):
-        return type(error).__name__
-    text = _without_literals(str(error), statement)  # first: literals may contain line breaks
-    return re.split(r"\n\s*(?:\n|LINE |Candidate)", text)[0].replace("\n", " ").strip()
-
-
-def _without_literals(text: str, statement: str) -> str:
-    literals = sorted({*_literals(statement)} - {""}, key=len, reverse=True)
-    if not literals:
-        return text
-    # all at once: "." can be a literal too
-    return re.sub(rf"(?<!\w)(?:{'|'.join(map(re.escape, literals))})(?!\w)", "...", text)
-
-
-def _literals(statement: str) -> Iterator[str]:
-    """The texts of strings and numbers in a statement."""
-    content = statement.encode()
-    places = duckdb.tokenize(statement)
-    for (start, kind), (end, _) in zip(places, [*places[1:], (len(content), None)], strict=True):
-        token = content[start:end].decode(errors="replace").strip()
-        if kind == duckdb.token_type.numeric_const:
-            yield token
-        elif kind == duckdb.token_type.string_const:
-            yield token.strip("'").replace("''", "'")
-            yield token.strip("'")
+    raise Uncut("only SELECT is supported", hint=_NAMED if pivots else None, code="not_select")

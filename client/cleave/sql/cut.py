@@ -263,6 +263,8 @@ class Cutter:
             raise QueryRefused(
                 f"{node.name!r} is neither grouped by nor in an aggregate",
                 hint=f"add it to GROUP BY, or use ANY_VALUE({node.name})",
+                code="ungrouped",
+                name=node.name,
             )
         else:
             for each in node.operands:
@@ -317,7 +319,8 @@ class Cutter:
         for place, key in enumerate(self._select.grouped):
             if write(key) == write(node):
                 return place
-        raise QueryRefused("GROUPING() takes what the query groups by", hint="name a key of GROUP BY")
+        hint = "name a key of GROUP BY"
+        raise QueryRefused("GROUPING() takes what the query groups by", hint=hint, code="misplaced")
 
     def _orders_nothing(self, node: Node) -> bool:
         """True for a constant, except a key that some sets omit. (A bare number would mean an output's position.)"""
@@ -501,9 +504,10 @@ def _source(final: Final, item: Node, elsewhere: Source) -> Source:
 
 def _refuse_aggregate(node: Node, clause: str, hint: str) -> None:
     if has_aggregate(node):
-        raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint)
+        raise QueryRefused(f"{clause} cannot hold an aggregate", hint=hint, code="misplaced")
     if any(is_grouping(each) for each in node.walk()):
-        raise QueryRefused(f"{clause} cannot hold GROUPING()", hint="use it in SELECT, HAVING or ORDER BY")
+        hint = "use it in SELECT, HAVING or ORDER BY"
+        raise QueryRefused(f"{clause} cannot hold GROUPING()", hint=hint, code="misplaced")
 
 
 def _counts(node: Node) -> bool:

@@ -20,11 +20,13 @@ from cleave.sql.functions import AGGREGATE_NAMES
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.read import Statement
 from cleave.sql.split import Halves
+from cleave.table.blaming import not_computable
 from cleave.table.duck import identifier, parts_of, text_of, tree_of
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.table.trees import mapped
-from cleave_shared.errors import NotComputable, QueryRefused
+from cleave_shared.duckdb_errors import failed
+from cleave_shared.errors import QueryRefused
 
 JOINED: Final = "joined"
 _ODD: Final = ("schema_name", "catalog_name", "column_name_alias", "sample", "at_clause")
@@ -76,7 +78,7 @@ class Join:
         except duckdb.OutOfMemoryException:
             raise loaded.engine.refusal() from None
         except duckdb.Error as error:  # its message may quote values
-            raise NotComputable(f"the join cannot be computed on these tables ({type(error).__name__})") from None
+            raise not_computable("the join cannot be computed on these tables", failed(error)) from None
         table = copy(loaded)
         table.relation, table.schema, table.name = JOINED, self.schema, JOINED
         table._views, table._streams = {}, {}

@@ -137,7 +137,8 @@ class Judge:
 
     def _judge(self, call: Call) -> OnlyLocal | None:
         if any(map(has_aggregate, call.operands)):
-            raise QueryRefused("an aggregate cannot be inside another aggregate", hint="query the inner one by itself")
+            hint = "query the inner one by itself"
+            raise QueryRefused("an aggregate cannot be inside another aggregate", hint=hint, code="misplaced")
         if call == Call("count") and not self.counts_are_noisy:
             return None
         for column in columns_of(call, self._schema):
@@ -163,7 +164,7 @@ class Judge:
             return not_declared(name, why)
         if len(call.arguments or (NULL,)) != declared.arity:
             number = "one argument" if declared.arity == 1 else f"{declared.arity} arguments"
-            raise QueryRefused(f"{name} {why}: takes {number}")
+            raise QueryRefused(f"{name} {why}: takes {number}", code="no_match", name=name)
         if call.distinct:
             return OnlyLocal(
                 f"{name}(DISTINCT ...) {why}: equal values cannot be recognised under encryption", hint=SUPPORTED

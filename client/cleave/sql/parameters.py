@@ -43,13 +43,13 @@ def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mappin
     Raises QueryRefused for a wrong number of parameters or an unsupported type.
     """
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
-        raise QueryRefused("parameters are a sequence, one for each ? of the statement")
+        raise QueryRefused("parameters are a sequence, one for each ? of the statement", code="parameter")
     if tree.get("error"):
         return tree
     places = {str(each["identifier"]) for each in parts_of(tree) if each.get("class") == "PARAMETER"}
     if places != {str(number) for number in range(1, len(parameters) + 1)}:
         marks = counted(len(places), "placeholder")
-        raise QueryRefused(f"the statement has {marks}, and values of {len(parameters)} are given")
+        raise QueryRefused(f"the statement has {marks}, and values of {len(parameters)} are given", code="parameter")
     constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
 
     def put(node: Tree) -> Tree:
@@ -102,7 +102,7 @@ def _constant_of(value: object, number: int) -> Tree:
             return _example("list_value()") | {"arguments": items}
         case bytes() | bytearray():
             return _cast("BLOB", "".join(f"\\x{byte:02X}" for byte in value))
-    raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL")
+    raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL", code="parameter")
 
 
 def _constant(kind: str, text: str) -> Tree:

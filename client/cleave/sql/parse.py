@@ -11,7 +11,7 @@ import duckdb
 from cleave.sql.functions import ROW_MAKING, SET_RETURNING
 from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
 from cleave.sql.read import Reader, Statement, require_faithful
-from cleave.sql.refusals import Uncut, no_function, no_service, require_by_text, too_deep
+from cleave.sql.refusals import RESERVED, Uncut, no_function, no_service, no_sql, require_by_text, several
 from cleave.table.duck import identifier, parts_of
 from cleave.table.functions import CLOCK, FUNCTIONS, TODAY, UNSTEADY
 from cleave.table.trees import Tree
@@ -199,9 +199,10 @@ def _one_select(statement: Statement, table: str) -> Tree:
         raise _no_select(statement, table)
     statements = tree["statements"]
     if not statements:
-        raise QueryRefused("the query is empty", hint=f"for example: SELECT COUNT(*) FROM {_spelled(table)}")
+        example = f"for example: SELECT COUNT(*) FROM {_spelled(table)}"
+        raise QueryRefused("the query is empty", hint=example, code="syntax")
     if len(statements) > 1:
-        raise QueryRefused(f"{len(statements)} statements, one at a time", hint="run them one by one")
+        raise several(len(statements))
     node: Tree = statements[0]["node"]
     if node["type"] == "SET_OPERATION_NODE":
         raise no_service(f"{node['setop_type']} of queries", "run them one at a time")
@@ -211,18 +212,11 @@ def _one_select(statement: Statement, table: str) -> Tree:
 
 
 def _no_select(statement: Statement, table: str) -> QueryRefused:
-    tree = statement.tree
-    if "depth" in str(tree.get("error_message")):
-        return too_deep()
-    if "position" not in tree:  # another statement, or DuckDB's error comes when it is described
+    if "position" not in statement.tree and "depth" not in str(statement.tree.get("error_message")):
+        # another statement, or DuckDB's error comes when it is described
         return Uncut("a service answers one SELECT over the table", hint=ONE_TABLE)
-    if str(tree.get("error_message")).startswith("unterminated"):
-        return QueryRefused("the query holds a quote or comment that does not end")
-    before = statement.text.encode()[: int(tree["position"])].decode(errors="replace")
-    place = f"at line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
     quoted = "" if _spelled(table) == table else f", and this table is FROM {_spelled(table)}"
-    keyword = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
-    return QueryRefused(f"syntax error {place}", hint=f"the dialect is DuckDB's{quoted}; {keyword}")
+    return no_sql(statement.text, statement.tree, f"the dialect is DuckDB's{quoted}; {RESERVED}")
 
 
 def _refuse_clauses(select: Tree) -> None:
@@ -268,7 +262,8 @@ def _alias(source: Tree, table: str) -> str | None:
         raise no_service("new column names after FROM", f"FROM {_spelled(table)}")
     name = source["table_name"]
     if name.lower() != table.lower():
-        raise QueryRefused(f"there is no table {name!r}", hint=f"this one is {table!r}: FROM {_spelled(table)}")
+        hint = f"this one is {table!r}: FROM {_spelled(table)}"
+        raise QueryRefused(f"there is no table {name!r}", hint=hint, code="no_table", name=name)
     return source["alias"] or None
 
 
@@ -285,5 +280,6 @@ def _sets(keys: list[Tree], sets: list[list[int]]) -> tuple[tuple[int, ...], ...
         raise QueryRefused(
             f"GROUP BY has {len(places)} sets of keys, at most {limits.MAX_GROUPING_SETS} are supported",
             hint="name the sets you need: GROUPING SETS ((a, b), (a), ())",
+            code="limit",
         )
     return None if len(places) < 2 and places in ((), (tuple(range(len(keys))),)) else places

@@ -20,6 +20,7 @@ from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, is_unicode, parts_of, text_of, tree_of
 from cleave.table.trees import Tree, same, without_spelling
 from cleave_shared import limits
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import InputError, QueryRefused
 
 _OPERATIONS = {
@@ -70,7 +71,7 @@ class Statement:
         QueryRefused.
         """
         if (count := len(self.tree.get("statements", ()))) != 1:
-            raise QueryRefused(f"{count} statements, one at a time", hint="run them one by one")
+            raise QueryRefused(f"{count} statements, one at a time", hint="run them one by one", code="syntax")
         try:
             text = text_of(self.tree)
             again = tree_of(text)
@@ -101,7 +102,7 @@ def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Stat
     if not isinstance(sql, str):
         raise InputError(f"a query is text, not {type(sql).__name__}", hint="one SELECT over the table")
     if len(sql) > limits.MAX_SQL_CHARS:
-        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}")
+        raise QueryRefused(f"the query has {len(sql)} characters, at most {limits.MAX_SQL_CHARS}", code="limit")
     if not is_unicode(sql):
         raise QueryRefused("the query is no Unicode text", hint="half of a surrogate pair is no character")
     try:
@@ -110,8 +111,8 @@ def read_statement(sql: str, parameters: Sequence[object] | None = None) -> Stat
     except RecursionError:
         raise too_deep() from None
     except duckdb.Error as error:  # in its parser; its message may quote the statement
-        failure = type(error).__name__
-    raise QueryRefused(f"DuckDB cannot read the query ({failure})")
+        why = failed(error).why
+    raise QueryRefused(f"DuckDB cannot read the query: {why}", code="syntax")
 
 
 def expressions_of(texts: Sequence[str]) -> list[Node]:

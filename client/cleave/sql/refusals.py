@@ -8,9 +8,12 @@ from cleave.aggregates import DECLARED
 from cleave.sql.functions import BY_TEXT, BY_TEXT_HINT, COMPARES_VALUES, COUNTS_EQUAL_VALUES
 from cleave.table.functions import FUNCTIONS, UNSTEADY
 from cleave.table.schema import Column, Kind
+from cleave.table.trees import Tree
 from cleave.table.types import FLOATS, decimals_of
+from cleave_shared.duckdb_errors import Fault, unparsed
 from cleave_shared.errors import QueryRefused
 
+RESERVED = 'a name that SQL also uses, such as "at" or "semi", needs double quotes'
 SUPPORTED = "aggregates over encrypted columns: " + ", ".join(name for each in DECLARED for name in each.names[:1])
 
 
@@ -26,8 +29,34 @@ def no_service(what: str, hint: str | None = None) -> Uncut:
     return Uncut(f"no service answers {what}", hint=hint)
 
 
+def refused(fault: Fault) -> QueryRefused:
+    """The refusal of a statement that DuckDB does not plan."""
+    return QueryRefused(fault.why, hint=fault.hint, code=fault.code, name=fault.name)
+
+
+def no_sql(text: str, tree: Tree, hint: str) -> QueryRefused:
+    """The refusal of a text that DuckDB does not parse. `tree`: of `text`."""
+    message = str(tree.get("error_message"))
+    if "depth" in message:
+        return too_deep()
+    fault = unparsed(message)
+    if "position" not in tree:
+        return refused(fault)
+    before = text.encode()[: int(tree["position"])].decode(errors="replace")
+    if message.startswith("unterminated"):
+        return QueryRefused(fault.why, code="syntax", at=len(before))
+    place = f"at line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+    return QueryRefused(f"syntax error {place}", hint=hint, code="syntax", at=len(before))
+
+
+def several(count: int) -> QueryRefused:
+    if not count:
+        return QueryRefused("the query is empty", hint="for example: SELECT COUNT(*) FROM t", code="syntax")
+    return QueryRefused(f"{count} statements, one at a time", hint="run them one by one", code="syntax")
+
+
 def too_deep() -> QueryRefused:
-    return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets")
+    return QueryRefused("the query is nested too deeply", hint="use fewer levels of brackets", code="limit")
 
 
 def no_function(name: str) -> QueryRefused:
@@ -35,7 +64,7 @@ def no_function(name: str) -> QueryRefused:
     of_sample = [f"{name}_samp"]  # the usual word for a sample's variance lacks it
     near = of_sample if FUNCTIONS.issuperset(of_sample) else difflib.get_close_matches(name, sorted(FUNCTIONS), n=1)
     hint = f"did you mean {near[0].upper()}?" if near else "the functions are DuckDB's, of their arguments alone"
-    return QueryRefused(f"there is no function {name.upper()}", hint=hint)
+    return QueryRefused(f"there is no function {name.upper()}", hint=hint, code="no_function", name=name)
 
 
 def require_by_text(name: str) -> None:
@@ -43,13 +72,14 @@ def require_by_text(name: str) -> None:
     if not name:
         raise Uncut(BY_TEXT, hint=BY_TEXT_HINT)
     if name in UNSTEADY or name not in FUNCTIONS:
-        raise QueryRefused("a text names an aggregate that cannot be called", hint=BY_TEXT_HINT)
+        raise QueryRefused("a text names an aggregate that cannot be called", hint=BY_TEXT_HINT, code="no_function")
 
 
 def single_value(name: str) -> QueryRefused:
     return Uncut(
         f"{name!r} is encrypted: services compute its aggregates, never single values",
         hint=f"use an aggregate, such as SUM({name}) or AVG({name})",
+        name=name,
     )
 
 
@@ -70,6 +100,7 @@ def stays_local(column: Column) -> OnlyLocal:
     return OnlyLocal(
         f"column {column.name!r} is {column.kind}: {reason}",
         hint="declare it plain or encrypted in the schema if services may compute on it",
+        name=column.name,
     )
 
 

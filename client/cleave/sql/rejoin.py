@@ -17,6 +17,7 @@ from cleave.sql.nodes import shown
 from cleave.sql.plan import QueryPlan
 from cleave.sql.read import expression_of
 from cleave.table.duck import create_of_texts, private
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import CheckFailed, QueryRefused, ServiceError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def places_of(types: tuple[str, ...], keys: list[Texts], others: list[Texts]) ->
             ).fetchall()
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
-                f"the plain service's keys are not of their types ({type(error).__name__})", hint=_ANOTHER
+                f"the plain service's keys are not of their types ({failed(error).why})", hint=_ANOTHER
             ) from None
     return [int(place) for (place,) in pairs]
 
@@ -104,7 +105,7 @@ def merge(plan: QueryPlan, responses: Sequence[PlainResponse]) -> Groups:
             return Merger(plan, part_types, connection).merge(responses)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
-                f"the plain service's answers cannot be merged ({type(error).__name__})", hint=_ANOTHER
+                f"the plain service's answers cannot be merged ({failed(error).why})", hint=_ANOTHER
             ) from None
 
 
@@ -259,7 +260,7 @@ def regroup(plan: QueryPlan, finest: Groups, responses: Sequence[PlainResponse])
             return _Regrouping(plan, finest, connection).regrouped(responses)
         except duckdb.Error as error:  # its message may quote values
             raise ServiceError(
-                f"the plain service's answers cannot be combined ({type(error).__name__})",
+                f"the plain service's answers cannot be combined ({failed(error).why})",
                 hint="is it Cleave's plain service, of the same release?",
             ) from None
 

@@ -109,7 +109,9 @@ class _Resolver:
         if not isinstance(node, Constant) or (number := node.place) is None:
             return None
         if not 1 <= number <= len(self._items):
-            raise QueryRefused(f"{clause}: must be the number of a select item, 1 to {len(self._items)}")
+            raise QueryRefused(
+                f"{clause}: must be the number of a select item, 1 to {len(self._items)}", code="no_place"
+            )
         return self._items[number - 1].expression
 
     def _alias(self, node: Node) -> Node | None:
@@ -146,9 +148,9 @@ class _Resolver:
     def _column(self, column: Column) -> Node | None:
         *qualifier, name = column.path
         if [each.lower() for each in qualifier] not in self._qualifiers:
-            raise QueryRefused(
-                f"there is no table or field for {'.'.join(column.path)}", hint="write the column's name alone"
-            )
+            path = ".".join(column.path)
+            hint = "write the column's name alone"
+            raise QueryRefused(f"there is no table or field for {path}", hint=hint, code="no_table", name=path)
         declared = self._schema.find(name)
         if declared is None:
             return self._expression(name)
@@ -162,7 +164,9 @@ class _Resolver:
         try:
             select = parse(read_statement(f"SELECT {derived.sql} FROM t"), "t")
         except QueryRefused as error:
-            raise QueryRefused(f"[derived.{derived.name}] sql: {error}", hint=error.hint) from None
+            raise QueryRefused(
+                f"[derived.{derived.name}] sql: {error}", hint=error.hint, code=error.code, name=error.name
+            ) from None
         return select.items[0].expression.replaced(
             lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
         )
@@ -173,22 +177,18 @@ class _Resolver:
     def _unknown(self, column: Column) -> Node:
         name = column.name
         if name.lower() == "rowid":
-            raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT)
+            raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT, name=name)
         if name.lower() in TODAY and not column.quoted:
             return self._settle(TODAY[name.lower()])
         if name.lower() in UNSTEADY:
             raise unsteady(name)
         near = difflib.get_close_matches(name.lower(), [*map(str.lower, self._names), *self._aliases], n=1)
-        hints = []
         if near:
-            hints.append(f"did you mean {self._spelled(near[0])!r}?")
-        if column.quoted:
-            hints.append("text goes in single quotes")
-        if not near:
+            hint = f"did you mean {self._spelled(near[0])!r}?"
+        else:
             names = ", ".join(self._names[:_NAMED])
-            hints.append(f"the schema names {names}{', ...' if len(self._names) > _NAMED else ''}, and nothing else")
-        hint = "; ".join(hints)
-        raise QueryRefused(f"there is no column {name!r}", hint=hint)
+            hint = f"the schema names {names}{', ...' if len(self._names) > _NAMED else ''}, and nothing else"
+        raise QueryRefused(f"there is no column {name!r}", hint=hint, code="no_column", name=name)
 
 
 def _weighted_mean(value: Node, weight: Node) -> Node:

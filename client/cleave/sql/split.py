@@ -22,10 +22,12 @@ from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.read import expression_of, expressions_of
 from cleave.sql.rejoin import Texts
 from cleave.sql.tally import Tally, tallied
+from cleave.table.blaming import blamed, not_computable
 from cleave.table.duck import identifier
 from cleave.table.table import Table
 from cleave_shared import limits
-from cleave_shared.errors import NotComputable, QueryRefused
+from cleave_shared.duckdb_errors import Fault
+from cleave_shared.errors import CleaveError, QueryRefused
 
 _PARQUET_BYTES = limits.MAX_BODY_BYTES - limits.HEAD_BYTES
 _MOST_SHOWN = 3  # expressions of a message
@@ -170,12 +172,12 @@ class Halves:
         except duckdb.InterruptException:
             raise
         except duckdb.OutOfMemoryException:
-            failure = ""
+            found: Fault | CleaveError = self._table.engine.refusal()
         except duckdb.Error as error:  # its message may quote values, so it is not chained
-            failure = type(error).__name__
-        raise self._blame(failure) if failure else self._table.engine.refusal()
+            found = blamed(error, statement, statement[max(0, statement.find("SELECT")) :])
+        raise found if isinstance(found, CleaveError) else self._blame(found)
 
-    def _blame(self, kind: str) -> NotComputable:
+    def _blame(self, fault: Fault) -> CleaveError:
         """The error that names the expression DuckDB could not compute in some row, or for some group."""
         expressions = {argument.sql: _fetchable(argument)[0] for argument in self._plan.arguments}
         expressions |= {
@@ -187,10 +189,12 @@ class Halves:
         statements = {sql: computing(expression, relation) for sql, expression in expressions.items()}
         groups = grouped_by(self._plan.keys, self._plan.sets)
         statements |= {each.sql: f"SELECT {each.sql} FROM {relation}{groups}" for each in self._plan.local}
+        if self._table.streamed and fault.name is not None:
+            return not_computable("the query cannot be computed", fault)
         if self._table.streamed:  # finding the cause reads the table again, which a stream cannot
-            return _uncomputable(" or ".join(_computing_something(statements)) or "the query", kind)
-        failed = blame(self._table.connection, statements)
-        return failed or NotComputable(f"the query cannot be computed on this table ({kind})")
+            what = " or ".join(_computing_something(statements)) or "the query"
+            return not_computable(f"{what} cannot be computed in some row", fault)
+        return blame(self._table.connection, statements) or not_computable("the query cannot be computed", fault)
 
     @cached_property
     def plain_parts(self) -> list[PlainPart]:
@@ -345,24 +349,21 @@ def computing(expression: str, relation: str) -> str:
     return f"SELECT max(hash({expression})) FROM {relation}"
 
 
-def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> NotComputable | None:
-    """The error that names the first expression whose statement fails in DuckDB; None if all succeed."""
+def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> CleaveError | None:
+    """The error that names the first expression whose statement fails in DuckDB, or the constant in it; None if all
+    succeed.
+    """
     for sql, statement in statements.items():
         try:
             connection.execute(statement).fetchall()
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            return _uncomputable(shown(expression_of(sql)), type(error).__name__)
+            found = blamed(error, statement, statement)
+            if isinstance(found, CleaveError):
+                return found
+            return not_computable(f"{shown(expression_of(sql))} cannot be computed in some row", found)
     return None
-
-
-def _uncomputable(what: str, kind: str) -> NotComputable:
-    return NotComputable(
-        f"{what} cannot be computed in some row ({kind})",
-        hint="cast its columns to a wider type or to DOUBLE, as in SUM(x::DOUBLE * y), or use TRY_CAST where a value "
-        "may not fit",
-    )
 
 
 def _computing_something(statements: Iterable[str]) -> list[str]:

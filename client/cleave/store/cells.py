@@ -25,6 +25,7 @@ from cleave.store.sealed import BLOCK_ROWS
 from cleave.table.duck import create_of_texts, identifier
 from cleave.table.schema import Column
 from cleave_shared import limits
+from cleave_shared.duckdb_errors import failed
 from cleave_shared.errors import CheckFailed, InputError
 
 MOST_CELLS = 1 << 18  # of a table; it limits the memory for keys and totals
@@ -191,7 +192,7 @@ class Cells:
         try:
             create_of_texts(connection, "more", columns)
         except duckdb.Error as error:  # its message may quote values
-            raise CheckFailed("stored", f"a cell's key is not of its type ({type(error).__name__})") from None
+            raise CheckFailed("stored", f"a cell's key is not of its type ({failed(error).why})") from None
         connection.execute(  # DuckDB keeps the order of inserted rows
             f"CREATE TABLE extended AS FROM {relation} POSITIONAL JOIN more; DROP TABLE more; "
             f"DROP TABLE {relation}; ALTER TABLE extended RENAME TO {relation}"

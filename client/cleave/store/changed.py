@@ -12,7 +12,7 @@ from typing import TypeVar
 from cleave.objects.storage import StoreError
 from cleave.store.reader import LostError
 from cleave_shared import limits
-from cleave_shared.errors import ServiceError
+from cleave_shared.errors import Code, ServiceError
 
 T = TypeVar("T")
 _FASTER = f"others changed it each of {limits.MAX_READINGS} times: run it while they change it less often"
@@ -21,6 +21,7 @@ _FASTER = f"others changed it each of {limits.MAX_READINGS} times: run it while 
 class ChangedError(StoreError):
     """Another process replaced the version of a table that was being read."""
 
+    code: Code = "changed"
     is_public = True  # it names no place
 
     def __init__(self, hint: str | None = None) -> None:

@@ -308,6 +308,7 @@ class Newest(Objects):
         return InputError(
             f"{self.stores.sensitive.location}: there is no table {name!r} under this key",
             hint=near or "`cleave ls --store ...` lists the tables there are",
+            name=name,
         )
 
     def _evict_older(self, tag: str, manifest: Manifest, name: str, before: Opened | None = None) -> None:

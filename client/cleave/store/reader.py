@@ -82,6 +82,8 @@ class LostError(CheckFailed):
     `name`: of the object. `is_named()`: whether the newest version names it. `is_damage`: True once that was found.
     """
 
+    name: str
+
     def __init__(self, message: str, name: str, is_named: Callable[[], bool], hint: str = _LOST) -> None:
         super().__init__("stored", message, hint=hint)
         self.name = name

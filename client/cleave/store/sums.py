@@ -17,11 +17,12 @@ from cleave.sql.split import blame, computing
 from cleave.store import measures as of_measures
 from cleave.store.manifest import NUMBER, Measure
 from cleave.store.measures import SEGMENT_ROWS
+from cleave.table.blaming import not_computable
 from cleave.table.duck import identifier
 from cleave.table.running import fetched
 from cleave.table.stream import Extent
 from cleave.table.table import Table
-from cleave_shared.errors import NotComputable
+from cleave_shared.duckdb_errors import Fault
 
 _CELLS = "cells"
 _NUMBER = identifier(NUMBER)  # no column of the rows has this name, also not of sorted ones
@@ -160,9 +161,9 @@ def _computed(
     Raises InputError naming the first of `values` that fails; they are SQL by expression as it was written.
     """
 
-    def refusal(why: str) -> Exception:
+    def refusal(fault: Fault) -> Exception:
         statements = {sql: computing(value, table.relation) for sql, value in values.items()}
-        return blame(table.connection, statements) or NotComputable(f"the rows cannot be added up ({why})")
+        return blame(table.connection, statements) or not_computable("the rows cannot be added up", fault)
 
     result: T = fetched(table.connection, statement, refusal, fetch)
     return result

@@ -222,7 +222,7 @@ class CsvReading(SourceReading):
             return faults.unclosed(place)
         if len(fields) == len(self._first.fields):
             return faults.unreadable_csv(place)
-        return faults.of_another_width(place, len(fields), len(self._first.fields))
+        return faults.of_another_width(self.source, place, len(fields), len(self._first.fields))
 
     def _mixed_ends(self) -> InputError:
         usual = ""

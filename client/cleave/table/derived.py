@@ -6,7 +6,7 @@ sql = "price * (1 - discount)"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,8 @@ import duckdb
 from cleave.table.duck import identifier, parts_of, private
 from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
 from cleave.table.trees import read_expression
+from cleave.text.nearest import did_you_mean
+from cleave_shared.duckdb_errors import planned
 from cleave_shared.plain_functions import AGGREGATES_BY_NAME, ALLOWED_FUNCTIONS, called
 
 if TYPE_CHECKING:
@@ -50,11 +52,17 @@ class Derived:
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
-    """An expression cannot be read and contains `name`, which is not a column."""
+    """An expression cannot be read and contains `name`, which is not a column. `is_quoted`: it is in double quotes."""
 
-    def __init__(self, message: str, name: str) -> None:
+    def __init__(self, message: str, name: str, *, is_quoted: bool) -> None:
         super().__init__(message)
         self.name = name
+        self.is_quoted = is_quoted
+
+    def hint(self, names: Iterable[str]) -> str:
+        """How to write the name: the nearest of `names`, or as a text; "" if neither fits."""
+        near = did_you_mean(self.name, names)
+        return "; ".join(filter(None, ("text goes in single quotes" if self.is_quoted else "", near)))
 
 
 def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bool = False) -> Derived:
@@ -81,17 +89,20 @@ def checked(name: str, typed: str, find: Find, reason: str = "", *, constant: bo
         unknown = [word for word in words if find(word) is None]
         if not used and not constant:
             message = "names no column of the schema"
-            raise UnknownColumn(message, unknown[0]) if unknown else ValueError(message)
+            raise _unknown(message, unknown[0], typed) if unknown else ValueError(message)
         # DuckDB has no table with generated columns only
         described = [f"{identifier(each)} {type_}" for each, type_ in used.items()] or ['" " BOOLEAN']
         try:
             connection.execute(f"CREATE TABLE t ({', '.join(described)}, {identifier(name)} AS ({sql}) VIRTUAL)")
             rows = connection.execute(f"DESCRIBE SELECT {identifier(name)} FROM t").fetchall()
         except duckdb.Error as error:
-            first = str(error).splitlines()[0].partition(": ")[2] if isinstance(error, duckdb.BinderException) else ""
-            message = f"DuckDB refuses it as a column ({first or type(error).__name__})"
-            raise (UnknownColumn(message, unknown[0]) if unknown else ValueError(message)) from None
+            message = f"is no expression over a row: {planned(error).why}"
+            raise (_unknown(message, unknown[0], typed) if unknown else ValueError(message)) from None
     return Derived(name, typed, sql, str(rows[0][1]), tuple(used), reason)
+
+
+def _unknown(message: str, name: str, typed: str) -> UnknownColumn:
+    return UnknownColumn(message, name, is_quoted=identifier(name) in typed)
 
 
 def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:

@@ -18,6 +18,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,  # Python variables are not tables
+    "errors_as_json": True,  # see cleave_shared.duckdb_errors
 }
 # As in the plain service: this machine's time zone must not change answers. GLOBAL: for every cursor
 _UTC = "SET GLOBAL TimeZone = 'UTC'"

@@ -83,10 +83,11 @@ def too_long(place: str) -> InputError:
     )
 
 
-def of_another_width(place: str, fields: int, width: int) -> InputError:
+def of_another_width(source: object, place: str, fields: int, width: int) -> InputError:
     return AnotherWidthError(
         f"{place}: has {fields} field{'s' if fields > 1 else ''}, the first record has {width}",
         hint="put quotes around a field that contains the delimiter; delete lines that are not records",
+        name=str(source),
     )
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import duckdb
 
+from cleave.table.blaming import blamed, not_computable
 from cleave.table.duck import identifier
 from cleave.table.progress import watched
 from cleave.table.table import Table
 from cleave.table.types import is_shown_as_it_is
-from cleave_shared.errors import CleaveError, NotComputable
+from cleave_shared.duckdb_errors import Fault, failed
+from cleave_shared.errors import CleaveError
 
 _NUMBERS = itertools.count()  # of catalogs: the one of an interrupted question may still exist
 _ANSWER = identifier("the answer")
@@ -36,18 +38,19 @@ def run_select(
         for seen, relation in {name: table.relation, **table.others}.items():
             columns = ", ".join(["*", *(f"({each.sql}) AS {identifier(each.name)}" for each in derived[seen])])
             cursor.execute(f"CREATE VIEW {identifier(seen)} AS SELECT {columns} FROM {table.qualified(relation)}")
-        failure = None
+        failure: CleaveError | None = None
+        statement = f"CREATE TEMP TABLE {_ANSWER} AS {sql}"
         try:
             if table.streamed:
                 table.hold_repeated(cursor, sql)
             with table.engine.in_order() if ordered else nullcontext():
-                cursor.execute(f"CREATE TEMP TABLE {_ANSWER} AS {sql}")
+                cursor.execute(statement)
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:  # its message may quote values, so it is not chained
-            failure = error.__class__
+            failure = _failed(table, error, statement, sql)
         if failure is not None:
-            raise _failed(table, failure)
+            raise failure
         names = [f"c{place}" for place in range(len(types))]
         shown = [
             name if is_shown_as_it_is(type_) else f"CAST({name} AS VARCHAR)"
@@ -76,11 +79,11 @@ def _own_catalog(
 def fetched(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
-    refusal: Callable[[str], Exception],
+    refusal: Callable[[Fault], Exception],
     fetch: Callable[[duckdb.DuckDBPyConnection], Any] = duckdb.DuckDBPyConnection.fetchall,
 ) -> Any:
-    """Return what `fetch` gives for `sql`. Raises `refusal`, called with the class of DuckDB's error; its message may
-    quote values.
+    """Return what `fetch` gives for `sql`. Raises `refusal`, called with what is wrong; DuckDB's message may quote
+    values.
 
     `fetch` is within this guard because DuckDB may compute rows only when they are fetched.
     """
@@ -89,8 +92,8 @@ def fetched(
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:  # not chained either
-        failure = type(error).__name__
-    raise refusal(failure)
+        fault = failed(error)
+    raise refusal(fault)
 
 
 @contextmanager
@@ -106,10 +109,8 @@ def limited(connection: duckdb.DuckDBPyConnection, left: Callable[[], float]) ->
         yield
 
 
-def _failed(table: Table, kind: type[duckdb.Error]) -> CleaveError:
-    if issubclass(kind, duckdb.OutOfMemoryException):
+def _failed(table: Table, error: duckdb.Error, executed: str, select: str) -> CleaveError:
+    if isinstance(error, duckdb.OutOfMemoryException):
         return table.engine.refusal()
-    return NotComputable(
-        f"the query cannot be computed on this table ({kind.__name__})",
-        hint="use TRY_CAST where a value may not fit, NULLIF(x, 0) where one divides",
-    )
+    found = blamed(error, executed, select)
+    return found if isinstance(found, CleaveError) else not_computable("the query cannot be computed", found)

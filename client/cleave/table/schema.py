@@ -184,7 +184,7 @@ class Schema:
             return column
         names = [column.name for column in self.columns]
         fallback = f"the schema names {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
-        raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or fallback)
+        raise InputError(f"there is no column {name!r}", hint=did_you_mean(name, names) or fallback, name=name)
 
     def find(self, name: str) -> Column | None:
         """Find a column like `column`, or return None."""

@@ -130,7 +130,7 @@ class Transport:
         try:
             envelope = wire.load(model, answer.body, answer.content_type, own=self._in_process)
         except WireError as error:
-            raise (_Damaged if error.message == wire.DAMAGED else ServiceError)(
+            raise (_Damaged if error.code == "damaged" else ServiceError)(
                 answer.named(f"{service.label} sent an answer that cannot be read: {responses.excerpt(error.message)}"),
                 hint=error.hint or "is the endpoint a Cleave service of the same release?",
                 status=answer.status,

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cleave_shared import wire
 from cleave_shared.errors import ServiceError
 
 _LONGEST_MESSAGE = 300  # a signature mismatch comes with pages of canonical request
@@ -94,7 +93,8 @@ def problem(service: str, answer: Response) -> ServiceError:
 
 def damaged_on_the_way(answer: Response) -> bool:
     """True if the service says that the request was damaged in transit."""
-    return answer.status == 422 and _read(answer.body)[0] == excerpt(wire.DAMAGED)
+    content = parsed(answer.body)
+    return answer.status == 422 and isinstance(content, dict) and content.get("code") == "damaged"
 
 
 def refuse_stray_error(service: str, answer: Response) -> None:

@@ -28,7 +28,9 @@ from cleave_shared.messages import Message
 Response = TypeVar("Response", bound=Message)
 _PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
 _SPARE = 1.0  # seconds between the kernel's kill and the end of the wait
-_SHORT = WireError("needs more memory than the service has", hint="send fewer rows or columns per request", status=413)
+_SHORT = WireError(
+    "needs more memory than the service has", hint="send fewer rows or columns per request", code="too_large"
+)
 # Children are forked here, not in the service's process, which may have threads in DuckDB or elsewhere.
 _server = ForkServer(
     [
@@ -85,7 +87,7 @@ def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence
     except MemoryError:
         raise _SHORT from None
     if len(body) > most:
-        raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
+        raise WireError("the answer is too large", hint="request fewer groups at a time", code="too_large")
     channel.send([body, _PEAK.pack(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 
 import duckdb
 
 from cleave_shared import children, fork_server, limits
+from cleave_shared.duckdb_errors import failed, span_of
 from cleave_shared.errors import WireError
 from cleave_shared.messages import Bytes
 
@@ -123,13 +124,13 @@ class Database:
         try:
             return self._connection.execute(sql, parameters)
         except duckdb.Error as error:
-            raise _translated(error, place) from None
+            raise _translated(error, place, sql, self.columns) from None
 
     def fetch(self, sql: str, place: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         try:
             return self.run(sql, place, parameters).fetchall()
         except duckdb.Error as error:
-            raise _translated(error, place) from None
+            raise _translated(error, place, sql, self.columns) from None
 
     def _lock(self, paths: Sequence[str] = ()) -> None:
         """Forbid all file access except to `paths`."""
@@ -138,7 +139,7 @@ class Database:
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         described = self._connection.execute(f"DESCRIBE {TABLE}").fetchall()
         if len(described) > limits.MAX_PLAIN_COLUMNS:
-            raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", status=413)
+            raise WireError(f"table: {len(described)} columns, at most {limits.MAX_PLAIN_COLUMNS}", code="too_large")
         self.columns = frozenset(row[0].lower() for row in described)
 
 
@@ -174,6 +175,7 @@ def _opened() -> duckdb.DuckDBPyConnection:
             "autoinstall_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
+            "errors_as_json": True,  # see cleave_shared.duckdb_errors
         },
     )
     # DuckDB 2.0.0 sorts a column of text with only '-nan' in three bytes, as '-na\0'
@@ -213,24 +215,24 @@ def _as_file(blob: Bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{file.fileno()}"
 
 
-def _translated(error: duckdb.Error, place: str) -> WireError:
-    kind = type(error).__name__
+def _translated(error: duckdb.Error, place: str, sql: str = "", columns: Set[str] = frozenset()) -> WireError:
+    fault = failed(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         return WireError(
-            "needs more memory than the service has", hint="send fewer rows or columns per request", status=413
+            "needs more memory than the service has", hint="send fewer rows or columns per request", code="too_large"
         )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         # happens with damaged Parquet files; this process answers nothing else
-        return WireError(f"{place}: DuckDB fails on it ({kind})", hint="the table may be damaged: send it again")
-    return WireError(f"{place}: DuckDB refuses it ({kind})", hint=_HINTS.get(kind))
+        return WireError(f"{place}: {fault.why}", hint="the table may be damaged: send it again")
+    span = span_of(error) if fault.code == "conversion" else None
+    names = [each for each in _words_in(sql, *span) if each.lower() in columns] if span else []
+    why = f"a value of {' and '.join(map(repr, names))} does not fit its type" if names else fault.why
+    return WireError(f"{place}: {why}", hint=fault.hint)
 
 
-_HINTS = {
-    "BinderException": "check the names and types of columns, and that aggregates stand where they may",
-    "CatalogException": "there is no such function, or an extension would be needed",
-    "ParserException": "check the syntax",
-    "ConversionException": "a value does not fit the type it is cast to; TRY_CAST gives NULL instead",
-    "OutOfRangeException": "a result is too large for its type; DOUBLE holds larger ones",
-    "InvalidInputException": "a value is not one this function takes, or the table is not a Parquet file",
-    "PermissionException": "files, settings and extensions are out of reach",
-}
+def _words_in(sql: str, start: int, size: int) -> list[str]:
+    """Names, among others, in a part of a statement."""
+    content = sql.encode()[start : start + size]
+    starts = [each for each, _ in duckdb.tokenize(content.decode(errors="replace"))]
+    tokens = [content[start:end] for start, end in zip(starts, [*starts[1:], len(content)], strict=True)]
+    return list(dict.fromkeys(each.decode(errors="replace").strip().strip('"') for each in tokens))

@@ -102,7 +102,7 @@ def _group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence
         raise WireError(
             f"{size:,} groups, at most {limits.MAX_PLAIN_GROUPS:,}",
             hint="group by something coarser",
-            status=413,
+            code="too_large",
         )
     columns = _read_columns(database, size, most)
     counts = [int(value or 0) for value in columns[0].values]
@@ -156,7 +156,7 @@ def _read_columns(database: Database, size: int, most: int) -> list[TypedColumn]
     p = database.prefix
     described = cast(list[tuple[str, str]], database.fetch(f"DESCRIBE {p}groups", "groups"))
     if 4 * size * len(described) > most:  # a value with quotes and comma takes at least 4 bytes
-        raise WireError("the answer is too large", hint="request fewer groups at a time", status=413)
+        raise WireError("the answer is too large", hint="request fewer groups at a time", code="too_large")
     texts = ", ".join(f"CAST({row[0]} AS VARCHAR)" for row in described)
     values = database.fetch(f"SELECT {texts} FROM {p}groups ORDER BY rowid", "groups")
     back = [

@@ -59,7 +59,7 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
         raise WireError(
             f"an answer of {len(request.data)} ciphertexts, at most {most} fit",
             hint="send fewer columns per request",
-            status=413,
+            code="too_large",
         )
     return SimpleResponse(
         operation=request.operation,

@@ -142,7 +142,7 @@ def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[It
 def _failure(died: ProcessDied) -> Exception:
     if died.late:
         return WireError(
-            f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request", status=422
+            f"stopped after {limits.SENSITIVE_SECONDS:g} s", hint="send fewer chunks or groups per request"
         )
     return ProcessDied(
         "a worker process died", hint="give the function more memory or send smaller requests", signal=died.signal
