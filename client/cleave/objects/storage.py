@@ -46,6 +46,10 @@ class NotStoredError(StoreError):
         super().__init__(message, hint=_LOST, status=status)
 
 
+class UnreturnedError(StoreError):
+    """A write was confirmed, but what was written is not there: the store lost it, or another process deleted it."""
+
+
 class ConflictError(StoreError):
     """Another writer was first; nothing was changed."""
 
@@ -178,9 +182,9 @@ def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked])
         return check(read())
 
 
-def not_stored(location: str) -> StoreError:
+def not_stored(location: str) -> UnreturnedError:
     """The error for a store that confirms a write but does not return what was written."""
-    return StoreError(
+    return UnreturnedError(
         f"{location}: the store confirmed a write, but does not return what was written; no older object was deleted",
         hint="a proxy may answer in its place, or it returns old states: docs/stored.md says what a store must do",
     )

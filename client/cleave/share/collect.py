@@ -171,7 +171,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
-        if who not in manifest.contributors or load_stored_schema(manifest) != load_stored_schema(opened.manifest):
+        if _entry(manifest, who) is None or load_stored_schema(manifest) != load_stored_schema(opened.manifest):
             raise in_the_way(tables)
         schema, folder = load_stored_schema(manifest), folder_of(manifest.table_id, who.key)
         parts: list[PartManifest] = []
@@ -190,7 +190,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
         return Plan(_with_parts(manifest, pending, handled), pieces, cells, details={"contributor": who.name})
 
     def follows(before: Manifest | None, newest: Manifest) -> bool:
-        return before is not None and not pending.gone and who in newest.contributors
+        return before is not None and not pending.gone and _entry(newest, who) is not None
 
     request = [who.key, pending.head.digest if pending.head else ""]
     change = Change("collect", request, plan, follows, stage=f"collect {who.name}")
@@ -252,7 +252,7 @@ def _refuse(tables: Tables, opened: Opened, pending: News, progress: Progress) -
     who, table = pending.contributor, opened.manifest.table
 
     def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
-        if base is None or who not in base.manifest.contributors:
+        if base is None or _entry(base.manifest, who) is None:
             raise in_the_way(tables)
         manifest, cells = without(tables, base, _gone(base.manifest, pending))
         manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
@@ -292,10 +292,19 @@ def _gone(manifest: Manifest, pending: News) -> list[Segment]:
     return [each for each in manifest.segments if each.id in ids]
 
 
+def _entry(manifest: Manifest, who: Contributor) -> Contributor | None:
+    """The entry of a contributor of whom nothing was collected or removed meanwhile. Segments may have other ids."""
+
+    def state(of: Contributor) -> tuple[str, str, int, str]:
+        return of.key, of.registration, of.version, of.digest
+
+    return next((each for each in manifest.contributors if state(each) == state(who)), None)
+
+
 def _with_parts(manifest: Manifest, pending: News, handled: Mapping[str, Sequence[str]]) -> Manifest:
     """`manifest` with the new segments of a contributor's parts. `handled`: by part id."""
-    who, head = pending.contributor, pending.head
-    assert head is not None  # noqa: S101 - the caller looked
+    who, head = _entry(manifest, pending.contributor), pending.head
+    assert head is not None and who is not None  # noqa: S101, PT018 - the caller looked
     remaining = [each for each in who.parts if each not in pending.gone]
     new = (HandledPart(id=id_, segments=tuple(each)) for id_, each in handled.items())
     parts = who.parts.rearranged(remaining).extended(new)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from cleave.objects.storage import ConflictError
+from cleave.objects.storage import ConflictError, StoreError, UnreturnedError
 from cleave.store.change import InTheWayError, UnkeptError
 from cleave.store.drafts import Draft, Drafts
 from cleave.store.log import Made
@@ -115,12 +115,14 @@ class OwnDraft:
         return self.written
 
     def add(self, step: ChangeStep) -> None:
-        """Record a step that is written. Raises InTheWayError if another process continues this draft."""
+        """Record a written step. Raises InTheWayError if another process continues it, UnkeptError if it is gone."""
         assert self.written is not None and self._drafts is not None  # noqa: S101, PT018 - it has begun
         try:
             self.written = self._drafts.add(self.written, step)
         except ConflictError:
             raise self._taken() from None
+        except UnreturnedError as error:
+            raise self._gone(error) from None
 
     def keep(self, facts: Mapping[str, JsonValue]) -> ChangeDraft:
         """Record the facts of the plan before the commit. Raises InTheWayError as `add`, UnkeptError if it is gone."""
@@ -129,11 +131,8 @@ class OwnDraft:
             self.written = self.written.model_copy(update={"facts": dict(facts)})
             try:
                 self._drafts.rewrite(self.written)
-            except ConflictError:
-                if self._drafts.is_there():
-                    raise self._taken() from None
-                self.forget()
-                raise UnkeptError.of(not_all_stored(self._tables.stores)) from None
+            except (ConflictError, UnreturnedError) as error:
+                raise self._gone(error) from None
         return self.written
 
     def forget(self) -> None:
@@ -163,6 +162,14 @@ class OwnDraft:
         segments = self.written.segments if self.written is not None else ()
         plain = {each.plain.name for each in segments if each.plain is not None}
         return not unstored(self._tables.stores, [part for each in segments for part in each.parts()], plain)
+
+    def _gone(self, error: StoreError) -> StoreError:
+        """The error for a record that is another process's, or that a deletion has just swept."""
+        assert self._drafts is not None  # noqa: S101 - it has begun
+        if self._drafts.is_there():
+            return self._taken() if isinstance(error, ConflictError) else error
+        self.forget()
+        return UnkeptError.of(not_all_stored(self._tables.stores))
 
     def _taken(self) -> InTheWayError:
         location = self._tables.stores.sensitive.location

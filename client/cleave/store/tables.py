@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.cache import WHOLE, Cache
 from cleave.objects.locate import Stores
-from cleave.objects.storage import ConflictError, ForeignError, not_stored, replaced, require_place
+from cleave.objects.storage import ConflictError, ForeignError, StoreError, not_stored, replaced, require_place
 from cleave.store import pages
 from cleave.store.changed import on_newest
 from cleave.store.heads import Heads, LogHead, TableHead, key_moved_to, parsed, table_id_of
@@ -94,7 +94,7 @@ class Tables(Newest):
         viewed = views.written if views is not None else ()
         made.wrote.update(each.name for each in viewed)
         if unstored(self.stores, [written, *viewed]):
-            raise not_all_stored(self.stores)
+            raise self._unless_moved(not_all_stored(self.stores), tag, previous.head_etag if previous else None)
         replaced_views = self._viewed(previous) if previous is not None else frozenset[str]()
         shown = manifest, written, views.places if views is not None else None
         self._tags.add(tag)
@@ -275,10 +275,15 @@ class Tables(Newest):
         except ForeignError:
             raise
         except CheckFailed:
-            current = self.read_head(tag)
-            if (current[1] if current else None) != expected:
-                raise self.changed_by_others() from None  # the other process has deleted it
-            raise not_stored(self.stores.sensitive.location) from None
+            raise self._unless_moved(not_stored(self.stores.sensitive.location), tag, expected) from None
+
+    def _unless_moved(self, error: StoreError, tag: str, expected: str | None) -> StoreError:
+        """`error` for an object that is not stored; ConflictError if another writer came first, who deleted it.
+
+        `expected`: the version of the head that is replaced.
+        """
+        current = self.read_head(tag)
+        return self.changed_by_others() if (current[1] if current else None) != expected else error
 
     def changed_by_others(self) -> ConflictError:
         return ConflictError(f"{self.stores.sensitive.location}: another process changed the table at the same time")
