@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave.table.stream import open_table
 from cleave.table.table import Table
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import CleaveError, InputError
 from tests.store.asking import ask
 from tests.store.faulty import Failing, KilledError
 from tests.store.made import filled, loaded
@@ -115,7 +116,7 @@ def update_it(tables: Tables, _table: Table) -> object:
 
 def compact_it(tables: Tables, _table: Table) -> object:
     done = compact(tables, "trial", Silent())
-    assert len(done.manifest.segments) == 1
+    assert len(done.manifest.segments) < 3, "that of another's append stays"
     return done
 
 
@@ -186,6 +187,30 @@ def test_of_two_writers_both_change_the_table(
     tables = place.tables()[0]
     assert verify(Stored(tables, tables.open("trial")), Silent()) == []
     assert before != after or work is compact_it
+
+
+def test_rows_that_cannot_be_compared_with_those_of_a_stopped_append_are_refused(
+    tmp_path: Path, key: OwnerKey, table: Table
+) -> None:
+    """It was stopped after its commit, and columns have changed since: they are not added a second time."""
+    place = put_at(tmp_path / "place", key, table)
+    tables, _stores = place.tables()
+    real = tables.commit
+
+    def killed(*given: object, **more: object) -> object:
+        real(*given, **more)  # type: ignore[arg-type]
+        raise KilledError
+
+    tables.commit = killed  # type: ignore[method-assign,assignment]
+    with pytest.raises(KilledError):
+        putting.append(tables, table, "trial", Silent())
+    tables, _stores = place.tables()
+    derive_it(tables, table)
+    with pytest.raises(InputError, match="cannot be told"):
+        putting.append(tables, table, "trial", Silent())
+    assert place.answer(SUM) == [[2 * ROWS, Decimal("237.50")]]
+    putting.append(tables, table, "trial", Silent(), again=True)
+    assert place.answer(SUM) == [[3 * ROWS, Decimal("356.25")]]
 
 
 def test_no_key_seals_twice_with_one_nonce(tmp_path: Path, key: OwnerKey, table: Table) -> None:

@@ -286,6 +286,6 @@ def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
             proxy.arm(kind, at, lasting=lasting)
             error = world.ask(world.places(proxy.url), seconds=seconds)
         failed += error is not None
-    assert failed > len(kinds) // 4, "S3 hardly ever failed"
+    assert failed > (len(kinds) // 4 if FULL else 0), "S3 hardly ever failed"
     proxy.arm(None)
     assert world.ask(world.places(proxy.url)) is None

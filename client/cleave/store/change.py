@@ -81,7 +81,8 @@ class Change:
     one is among them, nothing is done. `past`: changes that may have come after that one; None: any. `basis`: what new
     segments depend on, besides `request`; None: see cleave.store.basis. `publish`, `finish`: work after the commit,
     before and after what it replaced is deleted; a repeated call does it again. `stage`: name for `progress`, default
-    `what`. `again`: it continues no stopped call, nor one of another process.
+    `what`. `again`: it continues no stopped call, nor one of another process. `columns`: JSON of the columns that rows
+    were prepared for; a call for other columns continues no stopped one.
 
     `rounds`: most attempts in which others may change what it reads. `sweeps`: looks for objects that nobody names.
     `erases`: deletes all drafts and objects that nobody names, whatever their age. `strict`: raises StoreError if what
@@ -101,6 +102,7 @@ class Change:
     finish: Callable[[Done], None] | None = None
     stage: str = ""
     again: bool = False
+    columns: Sequence[object] = ()
     rounds: int = MOST_ROUNDS
     sweeps: bool = False
     erases: bool = False

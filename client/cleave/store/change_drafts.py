@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
@@ -14,14 +15,18 @@ from cleave.store.manifest import Count, Hex, Manifest, Measure, Object, SealedC
 from cleave.store.pieces import ChangeStep
 from cleave.store.sweeping import Names, cleaning, not_all_stored, unstored
 from cleave.store.tables import Tables
+from cleave_shared.errors import InputError
 
 _GIVEN = ("table_id", "measures", "sealed", "secret")
 
 
 class ChangeDraft(Draft):
-    """The draft of an owner's change of a table. `count`: records of the table's log when it began."""
+    """The draft of an owner's change of a table. `count`: records of the table's log when it began.
+    `columns`: digest of those that its rows were prepared for.
+    """
 
     what: str
+    columns: str
     owner: Hex
     count: Count
     basis: str
@@ -76,15 +81,29 @@ class OwnDraft:
         self._what = what
         self._asked = asked
         self._made = made
+        self._columns = ""
         self._drafts: Drafts[ChangeDraft, ChangeStep] | None = None
         self.written: ChangeDraft | None = None
         self.is_resumed = False
 
-    def take_over(self, are_rows: Callable[[Sequence[ChangeStep]], bool] | None) -> None:
-        """Take over the draft of a stopped call, if there is one. `are_rows`: as of Change."""
+    def take_over(
+        self,
+        are_rows: Callable[[Sequence[ChangeStep]], bool] | None,
+        columns: str,
+        is_made: Callable[[ChangeDraft], bool],
+    ) -> None:
+        """Take over the draft of a stopped call, if there is one. `are_rows`, `columns`: as of Change, and ChangeDraft.
+
+        Raises InputError if a call like this one is made, and rows of other columns cannot be compared with its rows.
+        """
+        self._columns = columns
         for id_, drafts in drafts_of(self._tables, self._name):
             draft = drafts.find(self._asked)
             if draft is None or draft.id != id_ or draft.what != self._what:
+                continue
+            if draft.columns != columns:
+                if is_made(draft):
+                    raise self._untold()
                 continue
             if are_rows is not None and not are_rows(draft.put):
                 continue
@@ -105,6 +124,7 @@ class OwnDraft:
             asked=self._asked,
             head=None,
             what=self._what,
+            columns=self._columns,
             owner=self._made.owner,
             count=count,
             basis=basis,
@@ -170,6 +190,13 @@ class OwnDraft:
             return self._taken() if isinstance(error, ConflictError) else error
         self.forget()
         return UnkeptError.of(not_all_stored(self._tables.stores))
+
+    def _untold(self) -> InputError:
+        return InputError(
+            f"an {self._what} of as many rows to table {self._name!r} was stopped after it was made, and columns have "
+            "changed since: whether these are the same rows cannot be told",
+            hint=f"`cleave log {shlex.quote(self._name)}` shows what was made; --again adds these rows",
+        )
 
     def _taken(self) -> InTheWayError:
         location = self._tables.stores.sensitive.location

@@ -137,9 +137,18 @@ class _Making:
             return self._attempt(base, stack)
 
     def _find_draft(self) -> None:
-        self._draft.take_over(self._change.are_rows)
+        columns = digest_of_request("columns", self._change.columns)
+        self._draft.take_over(self._change.are_rows, columns, self._is_made)
         if self._draft.written is not None:
             self._count = self._draft.written.count
+
+    def _is_made(self, draft: ChangeDraft) -> bool:
+        """True if the log has the change of `draft`."""
+        base = self._tables.find(self._name)
+        if base is None or base.manifest.table_id != draft.table_id or base.head.log.count <= draft.count:
+            return False
+        records = records_after(self._tables, base.vault, base.head.log, draft.count)
+        return any(each.change == draft.id for each in records)
 
     def _committed(self, base: Opened) -> Record | None:
         """The record of this change, if it is in the log: then it is made."""

@@ -281,11 +281,7 @@ def append(
     with as_stream(rows) as stream:
         adding = _Adding(tables, name, stream, opened.manifest, progress, batch, say, upsert=upsert, yes=yes)
         new = _rows_of(stream, adding.survey, opened.manifest, segment_rows, say)
-        request = [
-            *_request(opened.manifest, *([adding.digest] if adding.digest else [])),
-            new.rows,
-            batch and batch.id,
-        ]
+        request = [adding.digest, new.rows, batch and batch.id, upsert]
         change = Change(
             "append",
             request,
@@ -296,6 +292,7 @@ def append(
             once=0 if batch is not None or again else 1 if upsert else PAGE,
             stage=_STAGE,
             again=again,
+            columns=_request(opened.manifest),
         )
         done = make(tables, name, change, progress)
     if done.record is not None:
@@ -393,10 +390,10 @@ def _rows_of(stream: Stream, survey: Survey, manifest: Manifest, segment_rows: i
     return NewRows(stream, schema, survey, segment_rows, say, scanned=scanned, sorts=sorts)
 
 
-def _request(manifest: Manifest, *more: object) -> list[object]:
-    """Settings that a second put or append must share with the first to continue it. `more`: further ones."""
+def _request(manifest: Manifest) -> list[object]:
+    """Settings that a second put or append must share with the first to continue it."""
     exact = [each.model_dump(exclude={"centre", "exponent"}) for each in manifest.measures]
-    return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, *more, manifest.scanned]
+    return [manifest.schema_toml, manifest.by, manifest.profile, exact, manifest.key, manifest.scanned]
 
 
 def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:
