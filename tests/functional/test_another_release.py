@@ -43,5 +43,6 @@ def framed(head: Any) -> bytes:
 def test_a_service_names_both_releases(app: Any, path: str, head: dict[str, Any], sender: str, hint: str) -> None:
     answer = call(app, "POST", path, content=framed(head), headers={"content-type": wire.FRAMES_TYPE})
     this = f"this service has release {RELEASE} (wire version {wire.VERSION})"
-    expected = {"error": f"wire version is not {wire.VERSION}: the client has {sender}, {this}", "hint": hint}
+    error = f"wire version is not {wire.VERSION}: the client has {sender}, {this}"
+    expected = {"error": error, "hint": hint, "code": "wire"}
     assert (answer.status_code, answer.json()) == (422, expected)
