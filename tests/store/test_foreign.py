@@ -18,7 +18,7 @@ from cleave.table.stream import open_table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR, FULL, sampled
 from tests.store.made import filled, loaded
-from tests.store.test_faults import CSV, SCHEMA, SUM, Place, append_it, derive_it, put_it
+from tests.store.test_faults import CSV, SCHEMA, SUM, Place, add_it, append_it, derive_it, put_it
 
 SWAPS = sampled(3, 6, 6 * FACTOR)  # of each kind; CLEAVE_CAMPAIGN has more
 KINDS = ("older", "another table", "another store", "doubled")
@@ -148,5 +148,5 @@ def test_rows_of_narrower_bounds_are_appended(world: Elsewhere, key: OwnerKey, t
         SCHEMA.replace("upper = 127", "upper = 100").replace("lower = 0", "lower = 1")
     )
     with open_table([tmp_path / "trial.csv"], load_schema(tmp_path / "narrower.toml")) as narrower:
-        append_it(world.place.tables()[0], narrower)
+        add_it(world.place.tables()[0], narrower)
     assert [str(value) for value in world.place.answer(SUM)[0]] == ["9", "356.25"]
