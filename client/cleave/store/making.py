@@ -145,19 +145,20 @@ class _Making:
     def _is_made(self, draft: ChangeDraft) -> bool:
         """True if the log has the change of `draft`."""
         base = self._tables.find(self._name)
-        if base is None or base.manifest.table_id != draft.table_id or base.head.log.count <= draft.count:
-            return False
-        records = records_after(self._tables, base.vault, base.head.log, draft.count)
-        return any(each.change == draft.id for each in records)
+        return base is not None and self._recorded(base, Made(draft.id), draft, draft.count) is not None
 
     def _committed(self, base: Opened) -> Record | None:
         """The record of this change, if it is in the log: then it is made."""
-        draft = self._draft.written
-        if self._count < 0 or (draft is not None and draft.table_id != base.manifest.table_id):
+        if self._count < 0 or (self._base and base.head_etag == self._base.head_etag):
             return None
-        if base.head.log.count <= self._count or (self._base and base.head_etag == self._base.head_etag):
+        return self._recorded(base, self._made, self._draft.written, self._count)
+
+    def _recorded(self, base: Opened, made: Made, draft: ChangeDraft | None, count: int) -> Record | None:
+        """The record of the change `made` after record `count`. `draft`: of that change, if it has one."""
+        is_other = draft is not None and draft.table_id != base.manifest.table_id
+        if is_other or base.head.log.count <= count:
             return None
-        return self._made.found_in(records_after(self._tables, base.vault, base.head.log, self._count))
+        return made.found_in(records_after(self._tables, base.vault, base.head.log, count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -314,26 +315,20 @@ class _Making:
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
         """Objects that no head and no draft of the last day names."""
         tables = self._tables
-        probes = [(store, f"{tables.folder(manifest.table)}/{new_id()}") for store in tables.stores.distinct()]
-        for store, probe in probes:
+        stores = tables.stores.distinct()
+        probes = [f"{tables.folder(manifest.table)}/{new_id()}" for _ in stores]
+        for store, probe in zip(stores, probes, strict=True):
             store.write(probe, b"")
-        self._own |= Names(*(frozenset({probe}) for _, probe in probes))
+        written = Names(*(frozenset({probe}) for probe in probes))
+        self._own |= written
         own = self._own | self._draft.objects()
         keep = tables.named(base) | self._draft.records() | own.sensitive | own.plain
         keep |= {part.name for part in manifest.parts()}
         folders = [*tables.folders(manifest), tables.drafts(manifest.table)]
-        names = {probe for _, probe in probes}
-        found = unnamed(tables.stores, folders, keep | names, names, everything=self._change.erases)
+        found = unnamed(tables.stores, folders, keep, probes, everything=self._change.erases)
         if not self._change.erases:
             found = without_new_drafts(tables, self._name, found)
-        if not found:
-            with cleaning():
-                for store, probe in probes:
-                    store.delete([probe])
-            return found
-        places = (tables.stores.sensitive, tables.stores.plain)
-        sensitive, plain = ({probe for store, probe in probes if store is place} for place in places)
-        return found | Names(frozenset(sensitive), frozenset(plain))
+        return found | written if found else found
 
     def _finished(
         self, opened: Opened, base: Opened | None, record: Record | None, facts: Mapping[str, JsonValue] | None = None
