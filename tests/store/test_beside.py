@@ -333,6 +333,25 @@ def test_a_change_beside_another(command: Command, change: Command, tmp_path: Pa
         assert outcomes(command, change, 2, tmp_path, key_file) <= allowed(command, change)
 
 
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_a_collection_is_made_though_segments_of_its_contributor_changed(
+    change: str, tmp_path: Path, key_file: Path
+) -> None:
+    place = begin(tmp_path / "place", key_file, "collect")
+    tables, left = place.tables()[0], [change]
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if left:
+            NAMED[left.pop()].work(place, place.stores())
+        return real(*given, **more)
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    collect(tables, "trial", Silent())
+    assert left == []
+    assert place.check(NAMED["collect"].rows(NAMED[change].rows(BASE)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each in COMMANDS])
 def test_every_change_beside_others(command: Command, tmp_path: Path, key_file: Path) -> None:

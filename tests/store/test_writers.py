@@ -15,7 +15,9 @@ from cleave.maintain.changes import delete
 from cleave.maintain.rotate import rotate
 from cleave.store import put as putting
 from cleave.store.compacting import compact
+from cleave.store.manifest import Object
 from cleave.store.reader import Opened
+from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from tests.campaign import FACTOR, FULL
 from tests.store.writing import (
@@ -82,6 +84,38 @@ def test_an_append_is_made_though_a_delete_swept_what_it_wrote(world: World) -> 
 
     tables.commit = meanwhile  # type: ignore[method-assign]
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 8
+
+
+@pytest.mark.parametrize("swept", ["draft", "manifest"])
+def test_what_a_delete_sweeps_before_it_is_read_back_is_written_again(
+    world: World, swept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No store has lost it, and no other process continues the draft."""
+    world.begin(some("first", 0, 6))
+    tables, left = world.as_user("appends"), [0]
+    store = tables.stores.sensitive
+    replace, seal = store.replace, tables.seal
+
+    def sweep() -> None:
+        if left:
+            delete(world.as_user("deletes"), "trial", f"name = 'first-0-{left.pop()}'", Silent(), yes=True)
+
+    def replaced(name: str, content: bytes, expected: str | None) -> str:
+        version = replace(name, content, expected)
+        if swept == "draft" and name.startswith("drafts/"):
+            sweep()
+        return version
+
+    def sealed(folder: str, vault: Vault, purpose: Purpose, content: bytes, longest: int = 0) -> Object:
+        written = seal(folder, vault, purpose, content, longest)
+        if swept == purpose and content.startswith(b'{"format"'):  # not a page
+            sweep()
+        return written
+
+    monkeypatch.setattr(store, "replace", replaced)
+    monkeypatch.setattr(tables, "seal", sealed)
+    assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 8
+    assert left == []
 
 
 def all_at_once(world: World, rounds: int) -> None:
