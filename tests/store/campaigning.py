@@ -228,11 +228,9 @@ def alters(it: Process) -> None:
         it.call(
             "alter", lambda number=number: cleave.alter("trial", widen=[f"grp=0..{101 + number}"], **it.place) and None
         )
-        it.call(
-            "alter",
-            lambda number=number: cleave.alter("trial", drop=[f"more{number}"], **it.place) and None,
-            may_lack=True,
-        )
+        new = f"new{number}"
+        it.call("alter", lambda new=new: cleave.alter("trial", add=[f"{new} BIGINT"], **it.place) and None)
+        it.call("alter", lambda new=new: cleave.alter("trial", drop=[new], **it.place) and None, may_lack=True)
         number += 1
 
 

@@ -137,7 +137,8 @@ class Judge:
             if record["what"] == "put":
                 now = first
             elif record["what"] in DATA:
-                assert waiting.get(record["user"]), f"nobody was told that this was done: {record}"
+                ended = [each for each in self.calls if each["user"] == record["user"] and each["code"] != 0]
+                assert waiting.get(record["user"]), f"nobody was told that this was done: {record}; {ended}"
                 at = waiting[record["user"]].pop(0)
                 call = self.calls[at]
                 assert call["what"] == record["what"], (call, record)
