@@ -98,11 +98,11 @@ def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
     groups = []
     for run in _runs(manifest):
         together: list[Segment] = []
-        for each in run:
-            if sum(one.rows for one in together) + each.rows > most:
+        for segment in run:
+            if sum(one.rows for one in together) + segment.rows > most:
                 groups.append(together)
                 together = []
-            together.append(each)
+            together.append(segment)
         groups.append(together)
     return [tuple(each) for each in groups if len(each) > 1]
 
