@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from cleave.ask.question import Options
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder, Stores
 from cleave.share.contributed import _require_canonical
 from cleave.share.invitation import invitation_of

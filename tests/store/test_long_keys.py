@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import update
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import update_rows as update
 from cleave.share import contribute
 from cleave.share.noisy_draft import _texts
 from cleave.share.release import MOST_TOTALS, ReleasedTotals

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
-from cleave.maintain.rotate import rotate
+from cleave.maintain.rotate import move_table as rotate
 from cleave.share.collect import collect
 from cleave.share.lost import clear
 from cleave.store import removing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.share.collect import collect
 from cleave.store.dropping import drop
 from cleave.sums.stored import Stored

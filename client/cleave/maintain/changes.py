@@ -16,10 +16,14 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
+from cleave.ask.options import Deleting, Updating
 from cleave.ckks.owner_key import OwnerKey, encoded
+from cleave.files import require_target, write_atomically
 from cleave.maintain.facts import Changed
+from cleave.maintain.task import CONTINUES, Task, operation
 from cleave.objects.locate import Stores
 from cleave.objects.retention import Retention, end_of
 from cleave.store.change import Change, Done, Plan, always
@@ -28,7 +32,7 @@ from cleave.store.log import PAGE
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Segment, now
 from cleave.store.pieces import SegmentRows
-from cleave.store.published import has_ended, leaving, would_end
+from cleave.store.published import ENDS, has_ended, leaving, would_end
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -43,9 +47,10 @@ from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS
 from cleave_shared.duckdb_errors import Fault
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, UsageError
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_MOST_DAYS = 36_500
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
@@ -111,7 +116,45 @@ class Deleted:
     table_id: str = ""
 
 
-def delete(
+@operation(Deleting, after=CONTINUES, writes=True)
+def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
+    """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
+
+    `where`: an expression over the row, with columns of any kind. `dry_run`: change nothing. `yes`: required if `where`
+    reads columns that are not plain and the plain place learns which rows were deleted. `record`: a new file for the
+    signed record. `old_version_days`: how long the bucket keeps old versions; by default its lifecycle is read.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
+    >>> cleave.delete("shrinking", "ward = 'Surgery'", store="tables").rows
+    95
+    """
+    path = None if options["record"] is None or options["dry_run"] else Path(options["record"])
+    if path is not None:
+        require_target(path)
+    days = options["old_version_days"]
+    if days is not None and not 0 <= days <= _MOST_DAYS:
+        raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
+    tables = task.tables
+    # read before anything is changed
+    old_versions = None if path is None else OldVersions.from_stores(tables.stores, days)
+
+    def write_record(deleted: Deleted) -> None:
+        assert path is not None and old_versions is not None  # noqa: S101, PT018 - it is called only then
+        record, unsure = signed_record(tables.key, deleted, old_versions)
+        write_atomically(path, record, error=InputError)
+        if unsure:
+            task.warn(f"{path}: {unsure}")
+
+    how: dict[str, Any] = {"dry_run": options["dry_run"], "yes": options["yes"]}
+    finish = None if path is None else write_record
+    changed = delete_rows(tables, name, where, task.progress, finish=finish, **how)
+    if changed.ends_releases:
+        task.warn(ENDS)
+    return changed
+
+
+def delete_rows(
     tables: Tables,
     name: str,
     where: str,
@@ -196,7 +239,23 @@ def _deleting(opened: Opened) -> str:
     return "which rows are deleted" if load_stored_schema(opened.manifest).plain else ""
 
 
-def update(
+@operation(Updating, after=CONTINUES, writes=True)
+def update(task: Task, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
+    """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
+
+    `values`: column -> SQL over the row as it was. `where`: "TRUE" means all rows, and requires `yes`. A call that
+    repeats the last change that was no append changes nothing, unless `again`. Otherwise as `delete`.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])
+    >>> cleave.update("corrected", {"bill": "bill * 2"}, "age > 90", store="tables").reveals
+    'which segments have changed rows'
+    """
+    how = {"dry_run": options["dry_run"], "yes": options["yes"], "again": options["again"]}
+    return update_rows(task.tables, name, values, where, task.progress, **how)
+
+
+def update_rows(
     tables: Tables,
     name: str,
     values: Mapping[str, str],
@@ -209,7 +268,7 @@ def update(
 ) -> Changed:
     """Set columns to new values in the rows where `where` is true. Values are SQL over the row before the change.
 
-    A call that repeats one of the table's newest changes does nothing, unless `again`. Otherwise like `delete`.
+    A call that repeats one of the table's newest changes does nothing, unless `again`. Otherwise like `delete_rows`.
     """
     opened = tables.open(name)
     found = _Found(tables, name, progress)
