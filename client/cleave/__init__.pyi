@@ -39,7 +39,8 @@ from cleave.maintain.put import append, compact, put
 from cleave.maintain.readers import ReaderFacts, add_reader, revoke_reader
 from cleave.maintain.releases import release, revoke
 from cleave.maintain.rotate import rotate
-from cleave.maintain.tables import accept, drop, log, ls, show
+from cleave.maintain.show import show
+from cleave.maintain.tables import accept, drop, log, ls
 from cleave.models.linear import LinearModel
 from cleave.share.noising import NoisyReleaseFacts
 from cleave.share.releases import ReleaseFacts

@@ -19,7 +19,7 @@ COMMANDS: Final[dict[str, tuple[str, str | None]]] = {
     "survival": ("cleave.cli.models:survival", "cleave.api.models:survival"),
     "put": ("cleave.cli.stored:put", "cleave.maintain.put:put"),
     "ls": ("cleave.cli.stored:ls", "cleave.maintain.tables:ls"),
-    "show": ("cleave.cli.stored:show", "cleave.maintain.tables:show"),
+    "show": ("cleave.cli.stored:show", "cleave.maintain.show:show"),
     "log": ("cleave.cli.stored:log", "cleave.maintain.tables:log"),
     "pull": ("cleave.cli.stored:pull", "cleave.maintain.pull:pull"),
     "derive": ("cleave.cli.stored:derive", "cleave.maintain.derive:derive"),

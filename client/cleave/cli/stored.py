@@ -69,7 +69,7 @@ def put(
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
     if putting["dry_run"]:
-        from cleave.maintain.facts import planned_text  # noqa: PLC0415 - --help does not need it
+        from cleave.maintain.put import planned_text  # noqa: PLC0415 - --help does not need it
 
         console.out(planned_text(stored))
         ctx.obj.say("nothing was stored")

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from cleave.ask.opening import column_names
 from cleave.ask.options import Deriving, Place
-from cleave.maintain.facts import StoredTable, adding_to, stored_table
+from cleave.maintain.facts import StoredTable, stored_table
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
@@ -100,7 +100,9 @@ def derive(
         else:
             planned = plan_products(opened, products)
             task.say(planned.text)
-        return adding_to(stored_table(opened.manifest), planned.names, planned.bytes)
+        stored = stored_table(opened.manifest)
+        adds = {"adds": list(planned.names), "adds_bytes": planned.bytes}
+        return replace(stored, facts=stored.facts | adds)
     if products is None:
         done = derive_expression(tables, name, str(expression), str(alias), task.progress)
     else:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cleave.ask.opening import column_names, lazy
 from cleave.ask.options import Appending, Place, Putting
-from cleave.maintain.facts import StoredTable, planned_table, stored_table
+from cleave.maintain.facts import StoredTable, stored_table
 from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.store import put as putting
+from cleave.store.by import estimated_bytes
 from cleave.store.compacting import compact as merge
 from cleave.store.manifest import Batch
 from cleave.store.published import ENDS
@@ -18,7 +19,10 @@ from cleave.store.reader import Opened
 from cleave.store.schemas import schema_of_rows
 from cleave.table.inputs import STDIN, digest_of, in_folder, is_folder
 from cleave.table.schema import schema_path
+from cleave.text.printable import printable
+from cleave.text.quantities import counted, sized
 from cleave_shared.errors import InputError
+from cleave_shared.params import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike
@@ -63,6 +67,39 @@ def put(task: Task, data: Data, name: str, **options: Unpack[Putting]) -> Stored
             return planned_table(planned)
         done = putting.put(tables, rows, name, by, task.progress, warn=task.warn, **how, **over)
     return stored_table(done.manifest)
+
+
+def planned_table(planned: putting.PlannedPut) -> StoredTable:
+    """A table that is not stored yet. `bytes` is an estimate; `version` is the current one."""
+    manifest, survey, segments = planned.manifest, planned.survey, planned.segments
+    size = estimated_bytes(manifest, survey, planned.cells, segments, DEFAULT_PROFILE)
+    facts = {
+        "table": manifest.table,
+        "version": manifest.version,
+        "rows": survey.rows,
+        "bytes": size,
+        "segments": segments,
+        "by": list(manifest.by),
+        "key_columns": list(manifest.key),
+        "cells": planned.cells,
+        "bounds": {name: [str(lower), str(upper)] for name, (lower, upper) in planned.bounds.items()},
+        "not_stored": list(manifest.local),
+    }
+    return StoredTable(manifest.table, manifest.version, survey.rows, segments, size, manifest.by, facts)
+
+
+def planned_text(table: StoredTable) -> str:
+    """The lines that `cleave put --dry-run` prints."""
+    facts = table.facts
+    bounds = ", ".join(f"{name} {lower} to {upper}" for name, (lower, upper) in facts["bounds"].items())
+    lines = {
+        "rows": f"{table.rows:,} in {counted(table.segments, 'segment')}",
+        "bytes": f"about {sized(table.bytes)}, {table.bytes / max(1, table.rows):,.0f} for each row",
+        "groups": f"{facts['cells']:,} by {', '.join(table.by) or 'nothing'}",
+        "bounds": bounds or "none",
+        "not stored": f"{', '.join(facts['not_stored'])} (kind local)" if facts["not_stored"] else "",
+    }
+    return "\n".join(f"{name:<12}{printable(line)}" for name, line in lines.items() if line)
 
 
 @change(Appending, after=CONTINUES, again=False)

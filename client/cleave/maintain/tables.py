@@ -1,32 +1,43 @@
-"""Whole tables of a key: list and show them, read their logs, delete them, accept restored ones."""
+"""Tables of a key as a whole: list them, read their logs, delete them, accept restored ones."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import Any, Unpack
 
 from cleave.ask.options import LONGEST_TIMEOUT, Dropping, Place
-from cleave.maintain.facts import StoredTable, TableFacts, facts_of, listed_table
+from cleave.maintain.facts import StoredTable, stored_table
 from cleave.maintain.task import Task, operation
 from cleave.store.accepting import Accepted
 from cleave.store.accepting import accept as go_on
 from cleave.store.dropping import drop as delete
+from cleave.store.reader import Opened
 
-_SECONDS = 600.0  # to list or show tables
+SECONDS = 600.0  # to list or show tables
 
 
-@operation(Place, seconds=_SECONDS)
+@operation(Place, seconds=SECONDS)
 def ls(task: Task, **_: Unpack[Place]) -> list[StoredTable]:
     """List the tables that the key has in a store, by name. Raises CheckFailed if the head of one is gone."""
     return [listed_table(each) for each in task.tables.all(lost=True)]
 
 
-@operation(Place, seconds=_SECONDS)
-def show(task: Task, name: str, **_: Unpack[Place]) -> TableFacts:
-    """Describe a stored table: its columns, and what each party can see of it."""
-    return facts_of(task.tables, task.tables.open(name))
+def listed_table(opened: Opened) -> StoredTable:
+    """A table as `cleave ls` lists it: its facts have `unfinished`, a command to repeat, if one was stopped within."""
+    stored, command = stored_table(opened.manifest), unfinished(opened)
+    return replace(stored, facts=stored.facts | {"unfinished": command}) if command else stored
 
 
-@operation(Place, seconds=_SECONDS)
+def unfinished(opened: Opened) -> str:
+    """The stopped command that holds back all changes but deletions; "" if there is none."""
+    table, revoking = shlex.quote(opened.manifest.table), opened.manifest.revoking
+    if revoking:  # one command seals the columns of all
+        return f"cleave reader revoke {table} {shlex.quote(revoking[0].name)}"
+    return f"cleave key rotate {table}" if opened.head.moving_to else ""
+
+
+@operation(Place, seconds=SECONDS)
 def log(task: Task, name: str, **_: Unpack[Place]) -> list[dict[str, Any]]:
     """Return the audit log of a stored table: each change and each export, with its time, key and user.
 
