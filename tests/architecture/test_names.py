@@ -1,18 +1,26 @@
-"""Every command has a function in `cleave`, and the reverse; the stub has the public names."""
+"""Every command has a function in `cleave`, and the reverse; the stub and the pages have what there is."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 from types import FunctionType
 from typing import Any, is_typeddict
 
+import typer
+
 import cleave
-from cleave.ask.options import flags
+from cleave.ask.options import Asking, flags
+from cleave.cli.app import create_cli
+from cleave.cli.group import ANYWHERE
+from cleave.local.embedded import embedded_services
 from cleave.local.main import SERVERS
 from cleave.names import COMMANDS, GROUPS, HOMES
 from tests.architecture.stub import STUB, stub
+from tests.architecture.test_pages import PAGES
 
 # Commands without a function, and why.
 NO_FUNCTION = {
@@ -100,3 +108,49 @@ def test_all_is_what_is_public() -> None:
 
 def test_the_stub_has_the_public_names() -> None:
     assert STUB.read_text("utf-8") == stub(), "run `make stub`"
+
+
+def options() -> dict[str, set[str]]:
+    """Options of each command, by its words."""
+    found = {}
+
+    def walk(group: Any, before: str) -> None:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                walk(command, f"{name} ")
+            else:
+                given = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+                found[before + name] = {each.strip() for each in given} | {*ANYWHERE, "--help"}
+
+    walk(typer.main.get_group(create_cli(embedded_services, more=SERVERS)), "")
+    return found
+
+
+def commands_in(page: Path) -> list[str]:
+    """Calls of `cleave` in a page's code, one a line, without quoted words and comments."""
+    text = page.read_text("utf-8").replace("\\\n", " ")
+    code = re.findall(r"^```.*?^```|(?<!`)`[^`\n]+`", text, re.MULTILINE | re.DOTALL)
+    lines = [re.sub(r"'[^']*'|\"[^\"]*\"", "_", line) for each in code for line in each.strip("`").splitlines()]
+    return [call for line in lines for call in re.findall(r"\bcleave ([a-z][^|;&#)]*)", line)]
+
+
+def test_pages_name_options_that_the_command_has() -> None:
+    known, seen = options(), 0
+    for page in PAGES:
+        for call in commands_in(page):
+            words = call.split()
+            name = next((each for each in (" ".join(words[:2]), words[0]) if each in known), None)
+            given = {each.partition("=")[0] for each in words if re.match(r"-o$|--[a-z]", each)}
+            if name is None:
+                assert not given or words[0] in GROUPS, f"{page.name}: cleave {call}"
+                continue
+            seen += len(given)
+            assert given <= known[name], f"{page.name}: cleave {call}: {sorted(given - known[name])}"
+    assert seen > 200
+
+
+def test_the_page_on_python_has_the_arguments_of_a_query() -> None:
+    (page,) = (each for each in PAGES if each.name == "python.md")
+    table = page.read_text("utf-8").partition("| argument | |\n")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(flags(Asking).keys() - {"say"})
