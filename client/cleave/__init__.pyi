@@ -42,8 +42,8 @@ from cleave.maintain.rotate import rotate
 from cleave.maintain.show import show
 from cleave.maintain.tables import accept, drop, log, ls
 from cleave.models.linear import LinearModel
-from cleave.share.noising import NoisyReleaseFacts
-from cleave.share.releases import ReleaseFacts
+from cleave.releases.noising import NoisyReleaseFacts
+from cleave.releases.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (
     CheckFailed,

@@ -87,8 +87,8 @@ _MORE: Final = {
     "cleave.maintain.put": "append",
     "cleave.maintain.readers": "ReaderFacts",
     "cleave.models.linear": "LinearModel",
-    "cleave.share.noising": "NoisyReleaseFacts",
-    "cleave.share.releases": "ReleaseFacts",
+    "cleave.releases.noising": "NoisyReleaseFacts",
+    "cleave.releases.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

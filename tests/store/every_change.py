@@ -18,6 +18,8 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.contributions.collect import collect
+from cleave.contributions.contribute import contribution_drafts
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -30,9 +32,7 @@ from cleave.maintain.pull import find_damage as verify
 from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
-from cleave.share.collect import collect
-from cleave.share.contribute import contribution_drafts
-from cleave.share.releases import release, revoke
+from cleave.releases.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from cleave.contributions.collect import collect
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -30,8 +31,7 @@ from cleave.maintain.derive import derive_products
 from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
-from cleave.share.collect import collect
-from cleave.share.releases import release, revoke
+from cleave.releases.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.store.compacting import compact

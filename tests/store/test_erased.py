@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from cleave.contributions.collect import collect
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -27,8 +28,7 @@ from cleave.maintain.rotate import move_table as rotate
 from cleave.maintain.rotate import undo
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.collect import collect
-from cleave.share.releases import release
+from cleave.releases.releases import release
 from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.compacting import compact

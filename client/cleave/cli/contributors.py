@@ -52,8 +52,8 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave contributor ls stays --store s3://bucket
       cleave contributor ls stays --store tables --json
     """
+    from cleave.contributions.collect import news  # noqa: PLC0415
     from cleave.maintain.show import contributors_text, rows_of  # noqa: PLC0415 - --help does not need it
-    from cleave.share.collect import news  # noqa: PLC0415
 
     with opened(place) as tables:
         manifest = tables.open(name).manifest

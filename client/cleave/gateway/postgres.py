@@ -22,8 +22,8 @@ from cleave.gateway.values import TEXT, described, row, spread
 from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, Fields, Gone, Stream, failure, message, messages_of, text
 from cleave.gateway.work import Request
 from cleave.gateway.workers import ClientGone, Reply, Workers, reply_while_connected
-from cleave.share.scram import Login, ScramError
-from cleave.share.users import User, Users
+from cleave.logins.scram import Login, ScramError
+from cleave.logins.users import User, Users
 from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError
 
@@ -270,9 +270,9 @@ class Client:
 
     async def _simple(self, sql: str) -> None:
         commands = await self._read(sql)
-        for each in commands:
+        for command in commands:
             await asyncio.sleep(0)  # gives others a turn
-            portal = Portal(Prepared(each, []))
+            portal = Portal(Prepared(command, []))
             await self._run(portal)
             if self._has_rows(portal):
                 self._stream.write(message(b"T", self._columns(portal)))

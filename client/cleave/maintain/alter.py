@@ -17,8 +17,8 @@ from typing import Unpack
 from cleave.ask.opening import column_names
 from cleave.ask.options import Altering
 from cleave.maintain.task import CONTINUES, Task, change
-from cleave.share.drafting import paused
-from cleave.share.releases import renamed
+from cleave.releases.drafting import paused
+from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import Change, Plan

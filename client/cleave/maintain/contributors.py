@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Unpack
 from cleave.ask.config import config_folder
 from cleave.ask.opening import lazy, open_limited
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place
+from cleave.contributions.collect import collect as take
+from cleave.contributions.contribute import Contributions, read_invited
+from cleave.contributions.lost import clear
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
-from cleave.share.collect import collect as take
-from cleave.share.contribute import Contributions, read_invited
-from cleave.share.lost import clear
 from cleave.store.contribution import folder_of
 from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared
 from cleave.store.identity import read_contributor_key

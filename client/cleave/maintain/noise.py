@@ -11,8 +11,8 @@ from cleave.ask.config import config_folder
 from cleave.ask.options import Releasing
 from cleave.disclosure.noise import micros
 from cleave.files import expanded, names_file
-from cleave.share.noisy_draft import Noise
-from cleave.share.users import read_users
+from cleave.logins.users import read_users
+from cleave.releases.noisy_draft import Noise
 from cleave_shared.errors import InputError, UsageError
 
 _OWN = {

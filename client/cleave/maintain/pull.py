@@ -18,12 +18,12 @@ import duckdb
 
 from cleave.ask.calls import stack_level
 from cleave.ask.options import LONGEST_TIMEOUT, Place, Pulling
+from cleave.contributions.collect import news
 from cleave.files import FORCE, atomically, require_target
 from cleave.formats import AnotherRelease
 from cleave.maintain.facts import Pulled
 from cleave.maintain.task import Task, operation
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.share.collect import news
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.manifest import Object, Segment, Segments
 from cleave.store.measures import columns_of

@@ -11,15 +11,15 @@ from cleave.ckks.public_key import PublicKey
 from cleave.files import read_at_most, require_target, write_atomically
 from cleave.maintain.noise import noise_of, users_of
 from cleave.maintain.task import Task, operation
-from cleave.share import noising, releases
-from cleave.share.analysts import analysts_of, read_analysts
-from cleave.share.drafting import drafted
-from cleave.share.noising import NoisyReleaseFacts
-from cleave.share.noisy_draft import Noise
-from cleave.share.noisy_draft import drafted as noisy_drafted
-from cleave.share.noisy_page import noisy_page_of
-from cleave.share.page import is_signed_from, page_of
-from cleave.share.releases import ReleaseFacts
+from cleave.releases import noising, releases
+from cleave.releases.analysts import analysts_of, read_analysts
+from cleave.releases.drafting import drafted
+from cleave.releases.noising import NoisyReleaseFacts
+from cleave.releases.noisy_draft import Noise
+from cleave.releases.noisy_draft import drafted as noisy_drafted
+from cleave.releases.noisy_page import noisy_page_of
+from cleave.releases.page import is_signed_from, page_of
+from cleave.releases.releases import ReleaseFacts
 from cleave.store.first_use import PublicFile, require_compared
 from cleave.store.tables import Tables
 from cleave_shared.errors import InputError

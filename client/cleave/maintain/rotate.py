@@ -17,12 +17,12 @@ from cleave.ask.opening import key_file, kms_of, passphrase_of
 from cleave.ask.options import Rotating
 from cleave.ckks.key_file import describe_key, open_key
 from cleave.ckks.public_key import public_side
+from cleave.contributions.collect import news
 from cleave.maintain.facts import StoredTable, stored_table
 from cleave.maintain.task import CONTINUES, Task, operation
 from cleave.objects.storage import ConflictError
+from cleave.releases.releases import reseal
 from cleave.share.bundle import publish_bundle
-from cleave.share.collect import news
-from cleave.share.releases import reseal
 from cleave.store.basis import digest_of
 from cleave.store.change import Change, HeldError, Plan, held, in_the_way
 from cleave.store.log import copied as copied_log

@@ -80,6 +80,7 @@ class _Making:
         self._is_planned = False
         self._count = -1  # records of the log when it began
         self._base: Opened | None = None  # what the last attempt was planned on
+        self._written_as: Opened | None = None  # the version that it committed, if the store answered
         self._first: int | None = None  # records of the log at the first attempt
         self._older: Collection[str] = ()  # pages that were there before this call wrote anything
         self._own = Names()  # objects of attempts
@@ -88,27 +89,33 @@ class _Making:
 
     def run(self) -> Done:
         self._find_draft()
-        while True:
-            try:
-                if (done := self._round()) is not None:
-                    return done
-            except HeldError as error:
-                if self._change.follows is never:
-                    raise
-                self._attempts.wait_while_held(error)
-            except InTheWayError:
+        try:
+            while (done := self._tried()) is None:
+                pass
+        except MovedError:
+            if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
+                self._leave()
                 raise
-            except MovedError:
-                if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
-                    self._leave()
-                    raise
-                return Done(self._base)  # it was committed, and is under the other key now
-            except (ConflictError, LostError, UnkeptError) as error:
-                self._again(error)
-            except StoreError as error:
-                if error.status not in _BUSY:
-                    raise
-                self._again(error)
+            return Done(self._written_as or self._base)  # it was committed, and is under the other key now
+        return done
+
+    def _tried(self) -> Done | None:
+        """A round; None if another one is due, after a wait. Raises MovedError, whether the change was made or not."""
+        try:
+            return self._round()
+        except HeldError as error:
+            if self._change.follows is never:
+                raise
+            self._attempts.wait_while_held(error)
+        except InTheWayError:
+            raise
+        except (ConflictError, LostError, UnkeptError) as error:
+            self._again(error)
+        except StoreError as error:
+            if error.status not in _BUSY:
+                raise
+            self._again(error)
+        return None
 
     def finish(self) -> Done | None:
         """See `finished`."""
@@ -310,6 +317,7 @@ class _Making:
         digests = [each.digest for each in steps if each.digest] if change.rows is not None else []
         self._made.content = self._content(tables.vault(manifest.table_id), digests)
         opened = tables.commit(manifest, base, change.what, plan.rows, plan.log, made=self._made, details=plan.details)
+        self._written_as = opened
         return self._finished(opened, base, None, plan.facts)
 
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
