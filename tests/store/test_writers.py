@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cleave.maintain.changes import delete
-from cleave.maintain.rotate import rotate
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.rotate import move_table as rotate
 from cleave.store import attempts, compacting
 from cleave.store import put as putting
 from cleave.store.compacting import compact
