@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 
 from cleave.disclosure.noise import Clamp, statistics
-from cleave.share.drawing import noisy
+from cleave.releases.drawing import noisy
 
 dp: Any = import_module("opendp.prelude")
 SAMPLE = Path(__file__).parents[1] / "tests/samples/patients.csv"

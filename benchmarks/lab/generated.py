@@ -19,7 +19,7 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ask.tables import open_tables
-from cleave.ask.ways.base import Site
+from cleave.ask.way import Site
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
 from cleave.store.put import append, put

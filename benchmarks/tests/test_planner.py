@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.lab.generated import TABLES, World, questions, site_of
 from cleave.ask.plan import Plan
-from cleave.ask.ways.base import Site
+from cleave.ask.way import Site
 
 QUESTIONS, ROWS = 40, 9_000
 BY_DAY = "SELECT day % 2 AS k, SUM(bill) FROM visits GROUP BY k ORDER BY k"

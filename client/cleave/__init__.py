@@ -36,8 +36,8 @@ _HOMES = {
     "verify",
     "cleave.maintain.sharing": "collect contribute release revoke",
     "cleave.models.linear": "LinearModel",
-    "cleave.share.noising": "NoisyReleaseFacts",
-    "cleave.share.releases": "ReleaseFacts",
+    "cleave.releases.noising": "NoisyReleaseFacts",
+    "cleave.releases.releases": "ReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

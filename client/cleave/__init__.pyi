@@ -49,8 +49,8 @@ from cleave.maintain.operations import (
 )
 from cleave.maintain.sharing import collect, contribute, release, revoke
 from cleave.models.linear import LinearModel
-from cleave.share.noising import NoisyReleaseFacts
-from cleave.share.releases import ReleaseFacts
+from cleave.releases.noising import NoisyReleaseFacts
+from cleave.releases.releases import ReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (
     CheckFailed,

@@ -20,7 +20,7 @@ from cleave.ckks.key_file import read_key_file
 from cleave.cli.app import _COMMANDS, _GROUPS
 from cleave.formats import MEMBERS, AnotherRelease
 from cleave.local.main import SERVERS
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from cleave.store.contribution import ContributionHead, dump_head
 from cleave.store.identity import read_identity
 from tests.cli.another_release import (

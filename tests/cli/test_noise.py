@@ -14,8 +14,8 @@ import pytest
 
 import cleave
 from cleave.ask.config import config_folder
+from cleave.logins.users import write_user
 from cleave.maintain.noise import noise_of
-from cleave.share.users import write_user
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.cli.test_contributors import Parties

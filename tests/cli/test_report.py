@@ -14,10 +14,10 @@ import pytest
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.ask.plan import Considered
 from cleave.ask.question import Result, Usage
-from cleave.ask.ways.base import Cost, Lesson
-from cleave.cli.answer_text import answer_json, answer_text, footer, terminal_text
-from cleave.cli.plan import plan_json, plan_lines, plan_text
+from cleave.ask.way import Cost, Lesson
 from cleave.finish import ResultTable
+from cleave.shown.answer import answer_json, answer_text, footer, terminal_text
+from cleave.shown.plan import plan_json, plan_lines, plan_text
 from cleave.sql.plan import Output
 
 USAGE = Usage(

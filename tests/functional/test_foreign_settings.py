@@ -15,7 +15,7 @@ import pytest
 
 import cleave
 from aws.serving import served
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from cleave.transport import aws, retry
 from tests.cli.runner import Cli
 from tests.functional.processes import HANGS

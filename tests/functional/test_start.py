@@ -62,7 +62,8 @@ assert passphrase.current(None) == b"canary"
 
 _WEB = "fastapi starlette mangum uvicorn anyio asyncio httpx boto3 botocore"
 _SHOWN = "rich tomlkit jinja2 prompt_toolkit pandas pyarrow stdnum"
-_ROOMS = "gateway maintain report share store sums"
+_PARTIES = "contributions logins releases share"
+_ROOMS = f"gateway maintain report store sums {_PARTIES}"
 _SERVERS = "cleave.local.serve cleave_services.http cleave_services.web"
 NEVER = {*_WEB.split(), *_SHOWN.split(), *_SERVERS.split(), "numpy.ma"}
 NO_STORE = NEVER | {"nanoarrow", *(f"cleave.{room}" for room in _ROOMS.split())}
@@ -80,7 +81,7 @@ WITHOUT: dict[str, set[str]] = {
     "query FILE COMPOSITE": NO_STORE | {"pydantic", *OTHERS, "cleave.cli.config"},
     "ls --store STORE": NO_SECRETS
     | {"_duckdb", "flint", "nanoarrow", "numpy"}
-    | {f"cleave.{room}" for room in ("aggregates", "finish", "gateway", "report", "share", "sql", "sums")},
+    | {f"cleave.{room}" for room in (*_PARTIES.split(), "aggregates", "finish", "gateway", "report", "sql", "sums")},
     "key show": NO_STORE | NO_SECRETS | {"_duckdb", "flint", "numpy", "pydantic", "cleave.cli.stored"},
 }
 

@@ -17,7 +17,7 @@ import pytest
 
 import cleave
 from cleave.ckks.key_file import create_key
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from tests.gateway.stays import STAYS, TYPES, WARDS
 
 PASSWORD = "seventeen quiet herons 41"

@@ -19,7 +19,7 @@ import cleave
 from cleave.ask.options import Asking, complete
 from cleave.ask.session import Session
 from cleave.cli.shell.shell import Shell
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from cleave_shared.errors import CleaveError
 from tests.cli.runner import Cli
 from tests.functional.processes import HANGS

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import cleave
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from tests.cli.runner import Cli, cli
 from tests.comparing import compared
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from cleave.gateway.catalogue import is_apart
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from cleave.sql.read import read_statement
 from tests.campaign import FACTOR, FULL
 from tests.functional.processes import HANGS, descendants

@@ -31,7 +31,7 @@ from cleave.gateway.values import row
 from cleave.gateway.wire import message
 from cleave.gateway.work import Request
 from cleave.gateway.workers import Reply
-from cleave.share.users import read_users, write_user
+from cleave.logins.users import read_users, write_user
 from cleave_shared import limits
 from tests.functional.processes import HANGS, met
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop

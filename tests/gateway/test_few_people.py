@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from cleave.ckks.key_file import create_key
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from tests.campaign import FULL, sampled
 from tests.functional.processes import HANGS
 from tests.gateway.conftest import started, stop

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from tests.cli.runner import Cli, cli
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
 

@@ -20,7 +20,7 @@ from cleave.gateway.queries import Queries
 from cleave.gateway.work import Request, Setup
 from cleave.gateway.workers import Workers
 from cleave.local.embedded import embedded_services, prepare_embedded
-from cleave.share.users import User, write_user
+from cleave.logins.users import User, write_user
 from cleave_shared.errors import CleaveWarning
 from cleave_shared.fork_server import ForkServer
 from tests.cli.runner import Cli, cli

@@ -29,7 +29,7 @@ from cleave.gateway.session import Command, Settings
 from cleave.gateway.wire import Fields, Stream
 from cleave.gateway.work import Request
 from cleave.gateway.workers import Reply
-from cleave.share.users import User, Users
+from cleave.logins.users import User, Users
 from tests.campaign import FULL
 
 MOST = 1 << 18

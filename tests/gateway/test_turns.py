@@ -15,8 +15,8 @@ from cleave.front.certificates import Certificate
 from cleave.gateway import postgres, wire
 from cleave.gateway.postgres import Clients, Portal, Prepared
 from cleave.gateway.wire import Gone, Stream
-from cleave.share.scram import Verifier
-from cleave.share.users import User, Users
+from cleave.logins.scram import Verifier
+from cleave.logins.users import User, Users
 from tests.functional.processes import HANGS
 from tests.gateway.conftest import PASSWORD
 from tests.gateway.fakes import Readers

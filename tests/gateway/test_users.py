@@ -15,9 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cleave.share import users
-from cleave.share.scram import Login, ScramError, Verifier, prepared
-from cleave.share.users import read_users, write_user
+from cleave.logins import users
+from cleave.logins.scram import Login, ScramError, Verifier, prepared
+from cleave.logins.users import read_users, write_user
 from cleave_shared.errors import InputError, KeyFileError
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cleave.disclosure.askable import G1, G2
-from cleave.share.users import read_users, write_user
+from cleave.logins.users import read_users, write_user
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli, cli
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop

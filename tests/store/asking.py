@@ -15,8 +15,8 @@ from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Options, Result
 from cleave.ask.session import Session, finished
 from cleave.ask.stored import StoredSource, checks_of, usage_of
+from cleave.ask.way import Setting, Site
 from cleave.ask.ways.answering import answered
-from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.choosing import ways_of
 from cleave.ask.ways.rows import Rows
 from cleave.local.embedded import embedded_services

@@ -17,10 +17,10 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.contributions import invitation
 from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
-from cleave.share import invitation
 from cleave.store import cells, put
 from cleave.store.manifest import Batches, HandledParts, Segments
 from cleave.table.schema import dump_schema

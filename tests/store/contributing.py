@@ -19,11 +19,11 @@ from cleave.ask.session import Session
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
+from cleave.contributions.collect import News, collect, newest_versions
+from cleave.contributions.contribute import Contributions, Invited
+from cleave.contributions.invitation import invitation_of, invite
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
-from cleave.share.collect import News, collect, newest_versions
-from cleave.share.contribute import Contributions, Invited
-from cleave.share.invitation import invitation_of, invite
 from cleave.store import put as putting
 from cleave.store.contribution import ContributedSegment, ContributionHead, Entry, PartManifest, context_of, dump_head
 from cleave.store.identity import Identity, create_identity, read_identity

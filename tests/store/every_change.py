@@ -18,6 +18,8 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
+from cleave.contributions.collect import collect
+from cleave.contributions.contribute import contribution_drafts
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import add_scan, derive, derive_products, drop_scan
@@ -25,9 +27,7 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
-from cleave.share.collect import collect
-from cleave.share.contribute import contribution_drafts
-from cleave.share.releases import release, revoke
+from cleave.releases.releases import release, revoke
 from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cleave.share import noising
-from cleave.share.noising import NoisyReleaseFacts
-from cleave.share.noisy import NoisyTotals
-from cleave.share.noisy_draft import Noise, NoisyDraft, drafted
+from cleave.releases import noising
+from cleave.releases.noising import NoisyReleaseFacts
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.noisy_draft import Noise, NoisyDraft, drafted
 from tests.store.releasing import Releases
 
 SCHEMA = """

@@ -12,8 +12,8 @@ from cleave.ask.question import Result
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.ckks.public_key import PublicKey, public_side
-from cleave.share.release import ReleasedTotals
-from cleave.share.releases import ReleaseFacts, release, revoke
+from cleave.releases.release import ReleasedTotals
+from cleave.releases.releases import ReleaseFacts, release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.seen_versions import SeenVersions
 from tests.store.contributing import World

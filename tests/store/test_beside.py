@@ -20,14 +20,14 @@ from typing import Any
 
 import pytest
 
+from cleave.contributions.collect import collect
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import add_scan, derive, derive_products
 from cleave.maintain.rotate import rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
-from cleave.share.collect import collect
-from cleave.share.releases import release, revoke
+from cleave.releases.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.store.compacting import compact

@@ -24,7 +24,7 @@ from cleave.maintain.rotate import rotate
 from cleave.maintain.sharing import collect
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.releases import release
+from cleave.releases.releases import release
 from cleave.store import put as putting
 from cleave.store.changed import ChangedError, on_newest
 from cleave.store.compacting import compact

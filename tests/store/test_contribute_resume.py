@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cleave.contributions.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.store.contribution import folder_of
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError

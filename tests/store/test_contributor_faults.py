@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cleave.share import contribute
+from cleave.contributions import contribute
 from cleave.store.contribution import ContributionHead, dump_head, folder_of
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import FACTOR, sampled

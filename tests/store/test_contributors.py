@@ -10,11 +10,11 @@ import duckdb
 import pytest
 
 from cleave.ask.question import Options
+from cleave.contributions.contributed import _require_canonical
+from cleave.contributions.invitation import invitation_of
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
 from cleave.objects.locate import Folder, Stores
-from cleave.share.contributed import _require_canonical
-from cleave.share.invitation import invitation_of
 from cleave.store import put as putting
 from cleave.store import removing
 from cleave.store.dropping import drop

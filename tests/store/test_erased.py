@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from cleave.contributions.collect import collect
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import add_scan, derive
@@ -23,8 +24,7 @@ from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate, undo
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share.collect import collect
-from cleave.share.releases import release
+from cleave.releases.releases import release
 from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.compacting import compact

@@ -14,11 +14,11 @@ from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
+from cleave.contributions.invitation import Invitation, invite
 from cleave.local.embedded import embedded_services
 from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import derive
 from cleave.objects.locate import Folder
-from cleave.share.invitation import Invitation, invite
 from cleave.store.schemas import load_stored_schema, read_stored_schema
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from cleave.disclosure.noise import Clamp, Statistic, statistics
-from cleave.share import kept
-from cleave.share.kept import Reading, kept_totals
+from cleave.releases import kept
+from cleave.releases.kept import Reading, kept_totals
 from cleave.sql.rejoin import Texts
 from cleave.store import put as putting
 from cleave.store.rows import Rows

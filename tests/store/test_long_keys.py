@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from cleave.contributions import contribute
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import update
-from cleave.share import contribute
-from cleave.share.noisy_draft import _texts
-from cleave.share.release import MOST_TOTALS, ReleasedTotals
+from cleave.releases.noisy_draft import _texts
+from cleave.releases.release import MOST_TOTALS, ReleasedTotals
 from cleave.store import put as putting
 from cleave.store.by import propose
 from cleave.store.cells import longest_in, longest_texts
@@ -159,6 +159,6 @@ def test_a_release_that_no_analyst_would_read_is_not_made(monkeypatch: pytest.Mo
     )
     size = len(totals.dump())
     assert size == padded(size) < MOST_TOTALS
-    monkeypatch.setattr("cleave.share.release.MOST_TOTALS", size - 1)
+    monkeypatch.setattr("cleave.releases.release.MOST_TOTALS", size - 1)
     with pytest.raises(CleaveError, match="the release of 9 parts would take more than"):
         totals.dump()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
+from cleave.contributions.collect import collect
+from cleave.contributions.lost import clear
 from cleave.maintain.rotate import rotate
-from cleave.share.collect import collect
-from cleave.share.lost import clear
 from cleave.store import removing
 from cleave.store.contribution import folder_of
 from cleave.store.dropping import drop

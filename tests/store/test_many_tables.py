@@ -16,8 +16,8 @@ from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.question import Options
 from cleave.ask.session import Session
 from cleave.ask.ways.totals import Totals
-from cleave.cli.plan import plan_lines
 from cleave.objects.locate import Folder
+from cleave.shown.plan import plan_lines
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
 from cleave.store.columns import Batches

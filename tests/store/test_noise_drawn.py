@@ -12,8 +12,8 @@ from flint import arb
 
 from cleave.ask.ways.noisy import Noised, mean_of, spread_of
 from cleave.disclosure.noise import Clamp, Statistic, half_width, statistics, variance
-from cleave.share import drawing
-from cleave.share.drawing import noisy
+from cleave.releases import drawing
+from cleave.releases.drawing import noisy
 from cleave_shared.errors import InputError
 from cleave_shared.installed import install_command
 

@@ -18,11 +18,11 @@ from cleave.ask import released
 from cleave.ckks.key_file import create_key, open_key
 from cleave.disclosure.noise import Statistic
 from cleave.maintain.rotate import rotate
-from cleave.share import noising
-from cleave.share.noisy import NoisyTotals
-from cleave.share.noisy_page import noisy_page_of
-from cleave.share.page import is_signed_from
-from cleave.share.releases import release, revoke
+from cleave.releases import noising
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.noisy_page import noisy_page_of
+from cleave.releases.page import is_signed_from
+from cleave.releases.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions

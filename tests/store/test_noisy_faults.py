@@ -9,10 +9,10 @@ import pytest
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.share import noising
-from cleave.share.noisy import NoisyTotals
-from cleave.share.noisy_draft import drafted
-from cleave.share.releases import release, revoke
+from cleave.releases import noising
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.noisy_draft import drafted
+from cleave.releases.releases import release, revoke
 from cleave.store.dropping import drop
 from cleave_shared.errors import InputError
 from tests.campaign import sampled

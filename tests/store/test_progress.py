@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from cleave.contributions.collect import collect
 from cleave.maintain.derive import derive
 from cleave.maintain.pull import verify
-from cleave.share.collect import collect
 from cleave.store.dropping import drop
 from cleave.sums.stored import Stored
 from tests.store.contributing import World

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.key_file import create_key, open_key
+from cleave.contributions.collect import collect
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.pull import verify
 from cleave.maintain.rotate import rotate
-from cleave.share.collect import collect
-from cleave.share.drafting import drafted
-from cleave.share.page import is_signed_from, page_of
+from cleave.releases.drafting import drafted
+from cleave.releases.page import is_signed_from, page_of
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.manifest import MARK

@@ -17,11 +17,11 @@ from cleave.ckks.owner_key import box_keys
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.share import releases
+from cleave.releases import releases
+from cleave.releases.publishing import publish
+from cleave.releases.release import ReleasedTotals, ReleaseHead, open_totals
+from cleave.releases.releases import release, revoke
 from cleave.share.addressed import read_head
-from cleave.share.publishing import publish
-from cleave.share.release import ReleasedTotals, ReleaseHead, open_totals
-from cleave.share.releases import release, revoke
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.identity import Identity, create_identity

@@ -14,11 +14,11 @@ from cleave.ask.describe_stored import describe_stored
 from cleave.ask.question import Result
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes
-from cleave.cli.answer_text import footer
-from cleave.cli.plan import plan_json, plan_text
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import Folder
 from cleave.report.page import PageFacts, page
+from cleave.shown.answer import footer
+from cleave.shown.plan import plan_json, plan_text
 from tests.store.asking import ask, planned, site_of
 from tests.store.scan_asking import Services, ask_by_scan, scan_plan
 from tests.store.trial import World

@@ -16,9 +16,9 @@ import zstandard
 
 from cleave.ckks.key_file import create_key
 from cleave.ckks.public_key import export_public
-from cleave.share.collect import collect
-from cleave.share.contribute import read_invited
-from cleave.share.invitation import invitation_of, invite
+from cleave.contributions.collect import collect
+from cleave.contributions.contribute import read_invited
+from cleave.contributions.invitation import invitation_of, invite
 from cleave.store import put as putting
 from cleave.store import removing
 from cleave.store.contribution import Entry, folder_of

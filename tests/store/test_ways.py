@@ -14,13 +14,13 @@ from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import Options
 from cleave.ask.session import Session
+from cleave.ask.way import Work
 from cleave.ask.ways import totals
-from cleave.ask.ways.base import Work
 from cleave.ask.ways.choosing import FEWER_BYTES
 from cleave.ask.ways.rows import Fetch
 from cleave.ask.ways.scan import groups_of
 from cleave.ask.ways.totals import Totals
-from cleave.cli.plan import plan_json, plan_lines, plan_text
+from cleave.shown.plan import plan_json, plan_lines, plan_text
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
 from cleave.sql.read import Statement

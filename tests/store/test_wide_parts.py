@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cleave.share import contributed as contributed_rows
-from cleave.share.contributed import ContributedRows
+from cleave.contributions import contributed as contributed_rows
+from cleave.contributions.contributed import ContributedRows
 from cleave.table.table import LEAST_MEMORY
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError

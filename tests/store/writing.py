@@ -25,7 +25,7 @@ from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import derive
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
-from cleave.share.releases import release
+from cleave.releases.releases import release
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of
 from cleave.store.compacting import compact

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cleave.share.ledger import Ledger, Sums, converting, load_ledger
+from cleave.releases.ledger import Ledger, Sums, converting, load_ledger
 from cleave.store.manifest import Measure
 
 

@@ -44,7 +44,7 @@ class Plan:
     description: Description
 
     def __repr__(self) -> str:
-        from cleave.cli.plan import plan_lines  # noqa: PLC0415
+        from cleave.shown.plan import plan_lines  # noqa: PLC0415
 
         return plan_lines(self.description)
 

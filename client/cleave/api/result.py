@@ -163,7 +163,7 @@ class Result:
 
     def footer(self) -> str:
         """Say in a line or two how far to trust the answer, and what it cost."""
-        from cleave.cli.answer_text import footer  # noqa: PLC0415
+        from cleave.shown.answer import footer  # noqa: PLC0415
 
         return footer(self._answer, self.seconds)
 
@@ -189,12 +189,12 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the table that `cleave query` prints."""
-        from cleave.cli.answer_text import answer_text  # noqa: PLC0415
+        from cleave.shown.answer import answer_text  # noqa: PLC0415
 
         return "\n".join([answer_text(replace(self._answer, result=self._first())), *self._rest()])
 
     def _repr_html_(self) -> str:
-        from cleave.cli.answer_text import cells  # noqa: PLC0415
+        from cleave.shown.answer import cells  # noqa: PLC0415
 
         first = self._first()
         headings, rows = cells(first)

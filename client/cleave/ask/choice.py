@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from cleave.ask.plan import Considered, Plan
-from cleave.ask.ways.base import Site
+from cleave.ask.way import Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
 from cleave.ask.ways.plain import Plain
 from cleave.ask.ways.rows import Rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cleave.ask.plan import Considered
-from cleave.ask.ways.base import Destination, Use
+from cleave.ask.way import Destination, Use
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 from cleave.table.schema import Column
 from cleave_shared.params import Profile

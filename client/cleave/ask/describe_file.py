@@ -8,7 +8,7 @@ from dataclasses import replace
 from cleave.ask.describe import Description, Leakage, Requests, description
 from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Options
-from cleave.ask.ways.base import Cost
+from cleave.ask.way import Cost
 from cleave.ask.ways.file import FilePlace
 from cleave.ask.ways.packed import Packed
 from cleave.sql.plan import QueryPlan

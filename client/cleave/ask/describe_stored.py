@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.plan import Considered, Plan
-from cleave.ask.ways.base import Lesson, Site
+from cleave.ask.way import Lesson, Site
 from cleave.finish.result import FAULTS_ONLY
 
 _SILENT = Lesson(

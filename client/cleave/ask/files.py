@@ -16,7 +16,7 @@ from cleave.ask.options import Access
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
 from cleave.ask.source import Source
-from cleave.ask.ways.base import Setting
+from cleave.ask.way import Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.processes.deadline import Deadline, Stopped
 from cleave.table.functions import TODAY

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cleave.ask.ways.base import Cost, Way, Work
+from cleave.ask.way import Cost, Way, Work
 from cleave.sql.plan import LocalPlan, Output, QueryPlan
 
 if TYPE_CHECKING:

@@ -17,17 +17,17 @@ from cleave.ask.owners import Owner, tag_of
 from cleave.ask.plan import Considered, Plan
 from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
 from cleave.ask.versioned import VersionedSource
+from cleave.ask.way import Setting
 from cleave.ask.ways.answering import answered
-from cleave.ask.ways.base import Setting
 from cleave.ask.ways.choosing import not_by_totals
 from cleave.ask.ways.noisy import Noisy
 from cleave.ask.ways.release import TOTALS_ALONE, Released
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice, require_place
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.release import MOST_TOTALS, ReleaseHead, open_totals
 from cleave.share.addressed import MOST_HEAD, place_of, read_head
-from cleave.share.noisy import NoisyTotals
-from cleave.share.release import MOST_TOTALS, ReleaseHead, open_totals
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut

@@ -26,8 +26,8 @@ from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
 from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
+from cleave.ask.way import Setting, Site
 from cleave.ask.ways.answering import answered
-from cleave.ask.ways.base import Setting, Site
 from cleave.ask.ways.rows import Rows
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cleave.ask.plan import Plan
 from cleave.ask.source import Source
-from cleave.ask.ways.base import Showing, shows_all
+from cleave.ask.way import Showing, shows_all
 from cleave.objects.locate import Stores
 from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in

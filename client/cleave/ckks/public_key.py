@@ -53,7 +53,7 @@ class PublicKey:
 
     box: bytes
     signing: bytes
-    invitation: str | None = None  # JSON, see cleave.share.invitation
+    invitation: str | None = None  # JSON, see cleave.contributions.invitation
 
     @property
     def key_id(self) -> str:

@@ -23,8 +23,8 @@ from cleave.text.tabular import table as text_table
 from cleave_shared.errors import KeyFileError, UsageError
 
 if TYPE_CHECKING:
-    from cleave.share.noising import NoisyReleaseFacts
-    from cleave.share.releases import ReleaseFacts
+    from cleave.releases.noising import NoisyReleaseFacts
+    from cleave.releases.releases import ReleaseFacts
 
 
 def new_analyst(
@@ -171,7 +171,7 @@ def revoke(
 
 
 def _say(ctx: typer.Context, done: ReleaseFacts | NoisyReleaseFacts) -> None:
-    from cleave.share.noising import NoisyReleaseFacts  # noqa: PLC0415 - as above
+    from cleave.releases.noising import NoisyReleaseFacts  # noqa: PLC0415 - as above
 
     names = ", ".join(done.analysts) or "no one"
     if not isinstance(done, NoisyReleaseFacts) and not done.made:

@@ -116,7 +116,7 @@ def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
     if chosen is not Format.TABLE or how is None or not console.is_terminal(sys.stdout):
         print_content(answer_bytes(answer, chosen), chosen)
         return
-    from cleave.cli.answer_text import MOST_ROWS, terminal_text  # noqa: PLC0415 - as below
+    from cleave.shown.answer import MOST_ROWS, terminal_text  # noqa: PLC0415 - as below
 
     console.out(terminal_text(answer, console.width(), MOST_ROWS, how))
 
@@ -132,7 +132,7 @@ def write_page(
 
 def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
     """Report warnings, and how far to trust the answer."""
-    from cleave.cli.answer_text import footer  # noqa: PLC0415 - numpy and all that computes
+    from cleave.shown.answer import footer  # noqa: PLC0415 - numpy and all that computes
 
     for warning in answer.result.warnings:
         say(f"warning: {warning}")
@@ -143,8 +143,8 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
 
 def answer_bytes(answer: Result, chosen: Format) -> bytes:
     """The answer as bytes. Text formats end with a line feed."""
-    from cleave.cli.answer_text import answer_json, answer_text, dump  # noqa: PLC0415 - as above
     from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
+    from cleave.shown.answer import answer_json, answer_text, dump  # noqa: PLC0415 - as above
 
     match chosen:
         case Format.TABLE:
@@ -166,7 +166,7 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
 
 
 def _markdown(answer: Result) -> str:
-    from cleave.cli.answer_text import cells  # noqa: PLC0415 - as above
+    from cleave.shown.answer import cells  # noqa: PLC0415 - as above
 
     headings, rows = cells(answer.result)
 

@@ -54,8 +54,8 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave contributor ls stays --store s3://bucket
       cleave contributor ls stays --store tables --json
     """
+    from cleave.contributions.collect import news  # noqa: PLC0415
     from cleave.maintain.facts import contributors_text, rows_of  # noqa: PLC0415 - as above
-    from cleave.share.collect import news  # noqa: PLC0415
 
     with opened(place) as tables:
         manifest = tables.open(name).manifest

@@ -176,8 +176,8 @@ def export(
         kms = kms_of(place["profile"])
         secret, invitation = open_key(key_file(place["key"]), passphrase_of(place["passphrase"]), kms), None
     else:
-        from cleave.share.collect import newest_versions  # noqa: PLC0415
-        from cleave.share.invitation import invite  # noqa: PLC0415
+        from cleave.contributions.collect import newest_versions  # noqa: PLC0415
+        from cleave.contributions.invitation import invite  # noqa: PLC0415
 
         with opened(place) as tables:
             secret = tables.key

@@ -166,7 +166,7 @@ def _print(model: Components | LinearModel | Survival, settings: Settings, *, as
 
 def footer_of(model: Components | LinearModel | Survival) -> list[str]:
     """Say what was computed here and why, which checks the statements of a model passed, and what they cost."""
-    from cleave.cli.answer_text import local_words, traffic_of  # noqa: PLC0415 - DuckDB and numpy
+    from cleave.shown.answer import local_words, traffic_of  # noqa: PLC0415 - DuckDB and numpy
 
     words = local_words(model.usage[0])
     reasons = dict.fromkeys(each.reason for seen in model.seen for each in seen.local if each.reason)

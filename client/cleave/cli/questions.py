@@ -50,7 +50,7 @@ def plan(
     with session_over(tables, asking, ctx.obj, sends=False) as session:
         planned = session.plan(sql, cloud_only=asking["cloud_only"])
         description = session.describe(planned, question_options(asking))
-    from cleave.cli.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - --help does not need it
+    from cleave.shown.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - --help does not need it
 
     shown = plan_json if as_json else plan_text if verbose else plan_lines
     console.out(shown(description))

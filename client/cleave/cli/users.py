@@ -16,7 +16,7 @@ from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     from cleave.cli.group import Settings
-    from cleave.share.users import User
+    from cleave.logins.users import User
 
 UsersFile = Annotated[Path | None, flag("--users FILE", "File of users. Default: ~/.config/cleave/users.toml.")]
 UserName = Annotated[str, argument("NAME", "The user.")]
@@ -56,7 +56,7 @@ def add(
       cleave user add alice --columns visits.ward,visits.bill --min-group 10
       cleave user add notebook --rows --token
     """
-    from cleave.share.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
+    from cleave.logins.users import User, user_in, write_user  # noqa: PLC0415 - pydantic, cryptography
     from cleave.table.privacy import LEAST  # noqa: PLC0415 - DuckDB
 
     path, settings = users_file(users), cast("Settings", ctx.obj)
@@ -102,7 +102,7 @@ def ls(users: UsersFile = None) -> None:
       cleave user ls
       cleave user ls --users team.toml
     """
-    from cleave.share.users import read_users  # noqa: PLC0415 - pydantic, cryptography
+    from cleave.logins.users import read_users  # noqa: PLC0415 - pydantic, cryptography
 
     for name, user in read_users(users_file(users)).users.items():
         console.out(f"{name}: {_described(user)}")
@@ -125,7 +125,7 @@ def remove(ctx: typer.Context, name: UserName, users: UsersFile = None) -> None:
       cleave user remove alice
       cleave user remove alice --users team.toml
     """
-    from cleave.share.users import delete_user  # noqa: PLC0415 - pydantic, cryptography
+    from cleave.logins.users import delete_user  # noqa: PLC0415 - pydantic, cryptography
 
     delete_user(users_file(users), name)
     settings: Settings = ctx.obj

@@ -18,7 +18,7 @@ from cleave.front.http import Limits
 from cleave.gateway import work
 from cleave.gateway.refusal import Refused
 from cleave.gateway.workers import ClientGone, Workers, reply_while_connected
-from cleave.share.users import User, Users
+from cleave.logins.users import User, Users
 from cleave_shared.errors import CleaveError
 from cleave_shared.version import VERSION as RELEASE
 

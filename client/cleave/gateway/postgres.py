@@ -22,8 +22,8 @@ from cleave.gateway.values import TEXT, described, row, spread
 from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, Fields, Gone, Stream, failure, message, messages_of, text
 from cleave.gateway.work import Request
 from cleave.gateway.workers import ClientGone, Reply, Workers, reply_while_connected
-from cleave.share.scram import Login, ScramError
-from cleave.share.users import User, Users
+from cleave.logins.scram import Login, ScramError
+from cleave.logins.users import User, Users
 from cleave.transport.addresses import is_loopback
 from cleave_shared.errors import CleaveError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
-from cleave.share.users import columns_of
+from cleave.logins.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
 from cleave.text.nearest import did_you_mean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Rights of a user. `tables`: lower-case names; None: all served tables. `rows`: the user may read rows; if not,
-    groups have at least `min_group` people. `columns`: see cleave.share.users.
+    groups have at least `min_group` people. `columns`: see cleave.logins.users.
     """
 
     tables: frozenset[str] | None

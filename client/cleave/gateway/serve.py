@@ -17,7 +17,7 @@ from cleave.gateway.http import application, limited
 from cleave.gateway.postgres import Clients
 from cleave.gateway.work import Setup
 from cleave.gateway.workers import Workers
-from cleave.share.users import read_users
+from cleave.logins.users import read_users
 from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_shared.errors import InputError
 from cleave_shared.fork_server import ForkServer

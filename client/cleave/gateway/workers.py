@@ -21,7 +21,7 @@ from cleave.gateway.refusal import Refused
 from cleave.gateway.rights import Rights
 from cleave.gateway.session import Command, Setting
 from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, answer_apart, record, told
-from cleave.share.users import User
+from cleave.logins.users import User
 from cleave_shared.children import Bounds, Child
 from cleave_shared.crew import Crew
 from cleave_shared.errors import CleaveError, CleaveWarning, ProcessDied

@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
-from cleave.share.drafting import paused
-from cleave.share.releases import renamed
+from cleave.releases.drafting import paused
+from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.change import Change, Plan

@@ -13,7 +13,7 @@ from cleave_shared.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.options import Releasing
-    from cleave.share.noisy_draft import Noise
+    from cleave.releases.noisy_draft import Noise
 
 _OWN = {
     "most_rows": "--most-rows",
@@ -31,7 +31,7 @@ _SPLIT = "write --split NUMBER=SHARE,..., as in rows=1,bill.sum=3"
 def noise_of(options: Releasing) -> Noise | None:
     """The noisy release that options describe; None: an exact one. Raises UsageError for options of the other kind."""
     from cleave.disclosure.noise import micros  # noqa: PLC0415 - other commands do not need it
-    from cleave.share.noisy_draft import Noise  # noqa: PLC0415 - as above
+    from cleave.releases.noisy_draft import Noise  # noqa: PLC0415 - as above
 
     given: Mapping[str, Any] = options
     if options["epsilon"] is None:
@@ -105,7 +105,7 @@ def _shares(given: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
 
 def users_of(table: str, path: Path | None = None) -> list[str]:
     """Users of a gateway on this machine who may query a table: they get answers without noise."""
-    from cleave.share.users import read_users  # noqa: PLC0415 - as above
+    from cleave.logins.users import read_users  # noqa: PLC0415 - as above
 
     file = expanded(path or config_folder() / "users.toml")
     if not names_file(file):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import duckdb
 
+from cleave.contributions.collect import news
 from cleave.files import FORCE, atomically, require_target
-from cleave.share.collect import news
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.manifest import Object, Segment, Segments
 from cleave.store.measures import columns_of

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 
+from cleave.contributions.collect import news
 from cleave.objects.storage import ConflictError
+from cleave.releases.releases import reseal
 from cleave.share.bundle import publish_bundle
-from cleave.share.collect import news
-from cleave.share.releases import reseal
 from cleave.store.basis import digest_of
 from cleave.store.change import Change, HeldError, Plan, held, in_the_way
 from cleave.store.log import copied as copied_log

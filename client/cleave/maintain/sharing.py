@@ -22,9 +22,9 @@ from cleave_shared.errors import InputError
 if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.ckks.public_key import PublicKey
-    from cleave.share.noising import NoisyReleaseFacts
-    from cleave.share.noisy_draft import Noise
-    from cleave.share.releases import ReleaseFacts
+    from cleave.releases.noising import NoisyReleaseFacts
+    from cleave.releases.noisy_draft import Noise
+    from cleave.releases.releases import ReleaseFacts
     from cleave.store.manifest import Reader
     from cleave.store.reader import Opened
     from cleave.store.tables import Tables
@@ -43,7 +43,7 @@ def contribute(task: Task, data: Data, name: str, **options: Unpack[Contributing
     with the same data. Rows that the last call added are not added again, unless `again`: a warning says so, and
     `added` is False.
     """
-    from cleave.share.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
+    from cleave.contributions.contribute import Contributions, read_invited  # noqa: PLC0415 - as above
 
     if options["batch"] is not None:
         raise InputError("batches are of your own tables", hint="leave the batch's name out")
@@ -94,7 +94,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
     Returns the table as it is then. A contributor that is refused stops no other; the first refusal is raised at the
     end, with the contributor's name.
     """
-    from cleave.share.collect import collect as take  # noqa: PLC0415 - as above
+    from cleave.contributions.collect import collect as take  # noqa: PLC0415 - as above
 
     done, collected = take(task.tables, name, task.progress, contributors, task.warn)
     for each in collected:
@@ -106,7 +106,7 @@ def collect(task: Task, name: str, *contributors: str, **_: Unpack[Place]) -> Op
 @operation(Place, seconds=LONGEST_TIMEOUT, writes=True)
 def clear_contributions(task: Task, name: str, **_: Unpack[Place]) -> int:
     """Delete the parts that `collect` names as not collected. Returns how many."""
-    from cleave.share.lost import clear  # noqa: PLC0415 - as above
+    from cleave.contributions.lost import clear  # noqa: PLC0415 - as above
 
     return sum(each.parts for each in clear(task.tables, name))
 
@@ -129,10 +129,10 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
     of a table that has not changed publishes the same numbers, and spends nothing, unless `again`. `yes`: make one of
     the other kind than the table has, or a noisy one that lacks columns or cells of the newest.
     """
-    from cleave.share import releases  # noqa: PLC0415 - as above
-    from cleave.share.analysts import analysts_of, read_analysts  # noqa: PLC0415
-    from cleave.share.drafting import drafted  # noqa: PLC0415
-    from cleave.share.page import page_of  # noqa: PLC0415
+    from cleave.releases import releases  # noqa: PLC0415 - as above
+    from cleave.releases.analysts import analysts_of, read_analysts  # noqa: PLC0415
+    from cleave.releases.drafting import drafted  # noqa: PLC0415
+    from cleave.releases.page import page_of  # noqa: PLC0415
     from cleave.store.first_use import PublicFile, require_compared  # noqa: PLC0415
 
     page = None if options["page"] is None else Path(options["page"])
@@ -164,10 +164,10 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
 def _noisy(
     tables: Tables, name: str, analysts: Mapping[str, PublicKey], noise: Noise, options: Releasing, page: str | None
 ) -> NoisyReleaseFacts | str:
-    from cleave.share import noising, releases  # noqa: PLC0415 - as above
-    from cleave.share.noisy_draft import drafted  # noqa: PLC0415
-    from cleave.share.noisy_page import noisy_page_of  # noqa: PLC0415
-    from cleave.share.page import is_signed_from  # noqa: PLC0415
+    from cleave.releases import noising, releases  # noqa: PLC0415 - as above
+    from cleave.releases.noisy_draft import drafted  # noqa: PLC0415
+    from cleave.releases.noisy_page import noisy_page_of  # noqa: PLC0415
+    from cleave.releases.page import is_signed_from  # noqa: PLC0415
 
     draft = drafted(tables, name, analysts, noise, yes=options["yes"])
     if options["dry_run"]:
@@ -191,7 +191,7 @@ def revoke(task: Task, name: str, analyst: str, **_: Unpack[Place]) -> ReleaseFa
     `analyst` is a name or a fingerprint. Returns None if that was done before. Copies of releases that the analyst made
     stay readable.
     """
-    from cleave.share.releases import revoke as take_back  # noqa: PLC0415 - as above
+    from cleave.releases.releases import revoke as take_back  # noqa: PLC0415 - as above
 
     return take_back(task.tables, name, analyst)
 

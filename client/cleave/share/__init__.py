@@ -1,1 +1,1 @@
-"""Sharing between parties: contributors' rows, releases to analysts, users of the gateway."""
+"""Share with the holder of one public file: heads sealed for it, and bundles of keys for readers."""

@@ -1,6 +1,6 @@
 """Heads that an owner signs for the holder of one public file, each with a secret that is sealed to that file by HPKE.
 
-Releases to analysts begin with one (cleave.share.release), and so does what opens columns to a reader
+Releases to analysts begin with one (cleave.releases.release), and so does what opens columns to a reader
 (cleave.share.bundle). A head is stored in the clear, under a name that follows from the public file and the table's
 name. It is bound to its owner, the table, its number and its holder, so none passes for another's.
 """

@@ -290,7 +290,7 @@ class Analyst(StoredModel):
 
 
 class Release(StoredModel):
-    """The newest release of the table (cleave.share.release).
+    """The newest release of the table (cleave.releases.release).
 
     `number`: counts releases. `least`: minimum people of a cell, or rows without an entity. `ledger`, sealed: the key
     of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
@@ -299,8 +299,8 @@ class Release(StoredModel):
     published row left without a digest, so the lineage gets no more releases; or this one is noisy, and an exact one
     was before it. `accepted`: number of restored copies in the log when it began.
 
-    `epsilon`, in millionths, above 0: the release is noisy (cleave.share.noising), and its ledger has the numbers that
-    were drawn. `request`: digest of what it was asked for; `drawn`: the version of the table that came with it.
+    `epsilon`, in millionths, above 0: the release is noisy (cleave.releases.noising), and its ledger has the numbers
+    that were drawn. `request`: digest of what it was asked for; `drawn`: the version of the table that came with it.
     """
 
     id: Hex

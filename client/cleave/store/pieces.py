@@ -1,8 +1,8 @@
 """Pieces of a change: each writes new segments for the table's next version.
 
 Here are rows of a stream, rows of segments selected by SQL, and what additions to a segment share. Rows of a
-contribution are in cleave.share.collect. A new segment and all its objects have random ids, except a plain half that
-did not change.
+contribution are in cleave.contributions.collect. A new segment and all its objects have random ids, except a plain half
+that did not change.
 """
 
 from __future__ import annotations

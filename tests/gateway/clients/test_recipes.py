@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 from aws.translate import TEMPLATE
-from cleave.share.users import write_user
+from cleave.logins.users import write_user
 from tests import recipes
 from tests.gateway.conftest import PASSWORD, started, stop
 from tests.samples import copy_patients

@@ -9,7 +9,7 @@ from typing import Any
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import Figures, GroupSums
-from cleave.ask.ways.base import Setting, Way
+from cleave.ask.way import Setting, Way
 from cleave.sql.rejoin import places_of
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 

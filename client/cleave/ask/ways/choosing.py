@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cleave.ask.plan import Plan
-from cleave.ask.ways.base import Site, Way
+from cleave.ask.way import Site, Way
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut

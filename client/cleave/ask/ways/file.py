@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cleave.ask.question import GroupSums, Question, Usage
-from cleave.ask.ways.base import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.way import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
 from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import LocalPlan, QueryPlan
 

@@ -26,11 +26,11 @@ import numpy as np
 from cleave.aggregates.base import Figure, undecided
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Setting
+from cleave.ask.way import Setting
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
-from cleave.share.noisy import NoisyTotals
-from cleave.share.release import ReleaseHead
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.release import ReleaseHead
 from cleave.sql.judge import Types
 from cleave.sql.nodes import Node
 from cleave.sql.plan import Argument, QueryPlan, Source

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cleave.ask.ways.base import Disclosures, Use, Uses, Way, Work
-from cleave.share.noisy import NoisyTotals
-from cleave.share.release import ReleasedTotals, ReleaseHead
+from cleave.ask.way import Disclosures, Use, Uses, Way, Work
+from cleave.releases.noisy import NoisyTotals
+from cleave.releases.release import ReleasedTotals, ReleaseHead
 from cleave.store.cells import Cells
 from cleave.store.rows import whole
 from cleave.store.schemas import read_stored_schema

@@ -10,7 +10,7 @@ from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ask.describe import UNASKED, EncryptedColumn
 from cleave.ask.question import Options
-from cleave.ask.ways.base import AS_SQL, READ_HERE, Disclosures, Lesson, Use, Uses, Work, values_of
+from cleave.ask.way import AS_SQL, READ_HERE, Disclosures, Lesson, Use, Uses, Work, values_of
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane, fields_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import AS_SQL, GROUPED, Disclosures, Lesson, Setting, Site, Use, Uses, Work, values_of
+from cleave.ask.way import AS_SQL, GROUPED, Disclosures, Lesson, Setting, Site, Use, Uses, Work, values_of
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sums.needs import Available, KeptTotals

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Setting
+from cleave.ask.way import Setting
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
-from cleave.share.release import ReleasedTotals, ReleaseHead
+from cleave.releases.release import ReleasedTotals, ReleaseHead
 from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers

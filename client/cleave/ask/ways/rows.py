@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Question
 from cleave.ask.session import within
-from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import LocalPlan, QueryPlan

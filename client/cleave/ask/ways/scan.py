@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.ask.ways.plain import SELECTED, linked, plain_uses, plain_work
 from cleave.sql.plan import LocalPlan, QueryPlan

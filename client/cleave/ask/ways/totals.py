@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums
-from cleave.ask.ways.base import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
 from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner

@@ -121,7 +121,7 @@ class Shell:
         return result
 
     def _plan(self, sql: str) -> None:
-        from cleave.cli.plan import plan_lines  # noqa: PLC0415
+        from cleave.shown.plan import plan_lines  # noqa: PLC0415
 
         session, asking = self._session, self._asking
         plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from cleave.disclosure.noise import Statistic, half_width, variance
-from cleave.share.noisy_draft import NoisyDraft, require_budget
-from cleave.share.page import markdown, recipients
+from cleave.releases.noisy_draft import NoisyDraft, require_budget
+from cleave.releases.page import markdown, recipients
 from cleave.table.privacy import epsilon_text
 from cleave.text.quantities import counted
 

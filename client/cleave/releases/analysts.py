@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey
+from cleave.releases.release import ReleaseHead
 from cleave.share.addressed import place_of, public_of, read_holders
-from cleave.share.release import ReleaseHead
 from cleave.store.manifest import Analyst, Release, now
 from cleave.store.tables import Tables
 from cleave_shared.errors import InputError

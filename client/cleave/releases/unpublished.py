@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.disclosure.joining import Class, Shown, Size
-from cleave.share.ledger import WITHHELD, Sums
+from cleave.releases.ledger import WITHHELD, Sums
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.contributors import contributor_in

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from cleave.ckks.public_key import PublicKey
 from cleave.disclosure.joining import Part, parts_of
-from cleave.share.analysts import joined
-from cleave.share.ledger import Ledger, Sums, load_ledger
-from cleave.share.unpublished import ReadSegment, Unpublished, Wanted
+from cleave.releases.analysts import joined
+from cleave.releases.ledger import Ledger, Sums, load_ledger
+from cleave.releases.unpublished import ReadSegment, Unpublished, Wanted
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
@@ -87,7 +87,7 @@ def drafted(
     new_lineage: bool = False,
     yes: bool = False,
 ) -> Draft:
-    """What `cleave.share.releases.release` would publish. Raises the same InputErrors."""
+    """What `cleave.releases.releases.release` would publish. Raises the same InputErrors."""
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
     noisy = newest.epsilon if newest else tables.spent(opened)  # of a table that was dropped too

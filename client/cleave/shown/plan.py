@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cleave.cli.answer_text import dump
+from cleave.shown.answer import dump
 from cleave.sql.plan import reasons_of
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized

@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidTag
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
+from cleave.releases.noisy import NoisyTotals
 from cleave.share.addressed import SUITE, Addressed
-from cleave.share.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.identity import Identity

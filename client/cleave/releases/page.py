@@ -13,7 +13,7 @@ from cleave.text.printable import printable
 from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
-    from cleave.share.drafting import Draft
+    from cleave.releases.drafting import Draft
     from cleave.store.manifest import Analyst
 
 _SIGN = "Approved by:"

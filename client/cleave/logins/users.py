@@ -10,7 +10,7 @@
   [users.bob]
   rows = true                 # may read rows, so no group is hidden; excludes min_group
 
-Passwords are stored as SCRAM verifiers (cleave.share.scram). A token is 32 random bytes, so its SHA-256 is enough.
+Passwords are stored as SCRAM verifiers (cleave.logins.scram). A token is 32 random bytes, so its SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.ckks.passphrase import refuse_trivial
 from cleave.files import names_file, open_file, write_atomically
-from cleave.share.scram import PATTERN, Verifier
+from cleave.logins.scram import PATTERN, Verifier
 from cleave.table.privacy import LEAST
 from cleave_shared.errors import InputError
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from cleave.ckks.public_key import PublicKey, public_side
 from cleave.disclosure.noise import Clamp
-from cleave.share.analysts import joined
-from cleave.share.drawing import noisy, require_sampler
-from cleave.share.kept import kept_totals
-from cleave.share.noisy import NoisyStatistic, NoisyTotals
-from cleave.share.noisy_draft import NoisyDraft, drawn_totals, require_budget
-from cleave.share.publishing import committed, finish, head_of, write_totals
-from cleave.share.release import KEY_BYTES
+from cleave.releases.analysts import joined
+from cleave.releases.drawing import noisy, require_sampler
+from cleave.releases.kept import kept_totals
+from cleave.releases.noisy import NoisyStatistic, NoisyTotals
+from cleave.releases.noisy_draft import NoisyDraft, drawn_totals, require_budget
+from cleave.releases.publishing import committed, finish, head_of, write_totals
+from cleave.releases.release import KEY_BYTES
 from cleave.store.manifest import Analyst, Measure, Release, new_id, now
 from cleave.store.padding import padded
 from cleave.store.reader import Opened

@@ -17,11 +17,11 @@ from itertools import chain
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
+from cleave.contributions.contributed import ContributedRows
+from cleave.contributions.invitation import invite
+from cleave.contributions.lost import lost_parts, lost_text
 from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError, read_twice
-from cleave.share.contributed import ContributedRows
-from cleave.share.invitation import invite
-from cleave.share.lost import lost_parts, lost_text
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS, index_of
 from cleave.store.change import Change, Plan, in_the_way

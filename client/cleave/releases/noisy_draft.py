@@ -23,10 +23,10 @@ from cleave.disclosure.noise import (
     Statistic,
     statistics,
 )
-from cleave.share.analysts import joined
-from cleave.share.drafting import exclusion
-from cleave.share.kept import Reading
-from cleave.share.noisy import NoisyTotals
+from cleave.releases.analysts import joined
+from cleave.releases.drafting import exclusion
+from cleave.releases.kept import Reading
+from cleave.releases.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import require_cells
 from cleave.store.manifest import Analyst

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pydantic import JsonValue
 
 from cleave.ckks.public_key import public_side
+from cleave.releases.ledger import key_of
+from cleave.releases.release import ReleaseHead, open_content, seal_content
 from cleave.share import addressed
 from cleave.share.addressed import SUITE
-from cleave.share.ledger import key_of
-from cleave.share.release import ReleaseHead, open_content, seal_content
 from cleave.store.change import Change, Plan, in_the_way
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Release, Segment

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cleave.ckks.public_key import PublicKey, read_public_key
+from cleave.contributions.invitation import Invitation, invitation_of
 from cleave.files import expanded
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, replaced
-from cleave.share.invitation import Invitation, invitation_of
 from cleave.store import measures as of_measures
 from cleave.store.by import count_cells
 from cleave.store.columns import sealed_column

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from cleave.ckks.public_key import PublicKey, public_side
+from cleave.releases.drafting import Draft, drafted, ledger_of, released_measures
+from cleave.releases.ledger import Ledger
+from cleave.releases.noising import NoisyReleaseFacts, sealed_again, shared
+from cleave.releases.page import is_signed_from, page_of
+from cleave.releases.publishing import committed, finish, head_of, old_content, publish, write_totals
+from cleave.releases.release import KEY_BYTES, ReleasedTotals
 from cleave.share.addressed import public_of
-from cleave.share.drafting import Draft, drafted, ledger_of, released_measures
-from cleave.share.ledger import Ledger
-from cleave.share.noising import NoisyReleaseFacts, sealed_again, shared
-from cleave.share.page import is_signed_from, page_of
-from cleave.share.publishing import committed, finish, head_of, old_content, publish, write_totals
-from cleave.share.release import KEY_BYTES, ReleasedTotals
 from cleave.store.manifest import Analyst, Manifest, Release, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.schemas import load_stored_schema

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from cleave.share.release import MOST_ROWS
+from cleave.releases.release import MOST_ROWS
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Measure
 from cleave.store.measures import columns_of, domain_of

@@ -1,0 +1,1 @@
+"""Logins of the gateway: its users, their passwords and tokens."""

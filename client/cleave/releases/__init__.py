@@ -1,0 +1,1 @@
+"""Releases: totals of a table, exact or with noise, that its owner publishes to analysts."""

@@ -1,0 +1,1 @@
+"""Show answers and plans as text for people, and as JSON."""
