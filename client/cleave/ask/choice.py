@@ -19,6 +19,7 @@ from cleave.ask.ways.rows import Rows
 from cleave.ask.ways.scan import Scan
 from cleave.ask.ways.totals import Totals
 from cleave.disclosure.counting import why_rows
+from cleave.objects.locate import scheme_of
 from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
@@ -153,8 +154,8 @@ class Chooser:
         return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
-        bucket = self.site.stored.tables.places[0].startswith("s3://")
-        cost = each.plan.work(self.site, pad=pad).cost(bucket=bucket, remote=self.site.remote)
+        paid = scheme_of(self.site.stored.tables.places[0]).is_remote
+        cost = each.plan.work(self.site, pad=pad).cost(bucket=paid, remote=self.site.remote)
         bounds = [bound for way in each.plan.ways if (bound := way.bound(self.site))]
         return Considered(each.plan.name, cost, taken, "; ".join([each.beside(rival), *bounds]))
 
