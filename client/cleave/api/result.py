@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cleave.finish import ResultTable
 from cleave.finish.result import loaded, records
-from cleave.sql.plan import LocalPlan, QueryPlan, Source
+from cleave.sql.plan import Cut, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave_shared.errors import extra
@@ -44,7 +44,7 @@ class Result:
     plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
     """
 
-    plan: QueryPlan | LocalPlan
+    plan: Cut
     seconds: float
     _answer: Answer
 

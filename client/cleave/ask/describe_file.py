@@ -11,7 +11,6 @@ from cleave.ask.question import DEFAULTS, Options
 from cleave.ask.way import Cost
 from cleave.ask.ways.file import FilePlace
 from cleave.ask.ways.packed import Packed
-from cleave.sql.plan import QueryPlan
 from cleave_shared.params import SUM60_PACK, Profile
 
 _UNREAD = "not read, stays here"
@@ -26,10 +25,10 @@ def describe_file(
     """
     (way,) = plan.ways
     table = place.table
-    if not isinstance(plan.cut, QueryPlan):
+    if (cut := plan.cut.sums()) is None:
         uses = {column: use for (_, column), use in way.uses(place).items()}
         return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
-    with closing(Packed(table, plan.cut, options, profile)) as packed:
+    with closing(Packed(table, cut, options, profile)) as packed:
         place = replace(place, packed=packed)
         disclosed = way.disclosures(place, pad=options.pad)
         cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)

@@ -67,14 +67,12 @@ class FileSource(Source):
         return self._lazy.schema.privacy
 
     def under_threshold(self, plan: Plan) -> Plan:
-        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-
-        if not isinstance(plan.cut, LocalPlan):
+        if (whole := plan.cut.whole()) is None:
             return plan  # its rows are counted when they are split
         from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
 
         tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
-        cut = under_threshold(plan.cut, tables)
+        cut = under_threshold(whole, tables)
         return replace(plan, cut=cut, ways=(File(cut),))
 
     def rows(self, name: str, progress: Progress) -> int | None:

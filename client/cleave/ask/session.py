@@ -24,7 +24,7 @@ from cleave.ask.pointing import point
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
 from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import LocalPlan
 from cleave.sql.rejoin import merge, regroup, rejoin
 from cleave.table.blaming import WrongConstant
 from cleave.table.privacy import Privacy
@@ -229,10 +229,10 @@ class Session:
         plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
             question = Question(guarded, progress, deadline, Clock())
-            if isinstance(plan.cut, QueryPlan):
-                with self.source.sums(plan, question) as sums:
-                    return finished(sums, question)
-            return finished_whole(self.source, plan, plan.cut, question)
+            if (whole := plan.cut.whole()) is not None:
+                return finished_whole(self.source, plan, whole, question)
+            with self.source.sums(plan, question) as sums:
+                return finished(sums, question)
 
     def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
         """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
