@@ -16,9 +16,10 @@ from typing import Any
 import duckdb
 
 from cleave.ask.files import FileSource
+from cleave.ask.finishing import finished
 from cleave.ask.options import Access
 from cleave.ask.question import DEFAULTS, Clock, GroupSums, Question
-from cleave.ask.session import Session, finished
+from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ask.tables import open_tables
 from cleave.ckks.cipher import Cipher

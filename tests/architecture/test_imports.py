@@ -27,7 +27,7 @@ ROOMS = {
     "processes": set(),
     "aggregates": {"text"},
     "transport": {"processes"},
-    "table": {"files", "text"},
+    "table": {"files", "processes", "text"},
     "propose": {"files", "table", "text"},
     "objects": {"files", "processes", "text", "transport"},
     "sql": {"aggregates", "table", "text"},

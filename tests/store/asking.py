@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from cleave.ask.choice import FETCH_LIMIT, WAYS
+from cleave.ask.finishing import finished
 from cleave.ask.options import Access
 from cleave.ask.plan import Plan
 from cleave.ask.question import DEFAULTS, Options, Result
-from cleave.ask.session import Session, finished
+from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, checks_of, usage_of
 from cleave.ask.way import Setting, Site
 from cleave.ask.ways.answering import answered

@@ -19,6 +19,7 @@ from cleave.ask.calls import stack_level
 from cleave.ask.opening import asks_embedded, column_names, frame_has_none, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
+from cleave.shown.plan import plan_lines
 from cleave.table.progress import bars
 from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
@@ -44,8 +45,6 @@ class Plan:
     description: Description
 
     def __repr__(self) -> str:
-        from cleave.shown.plan import plan_lines  # noqa: PLC0415
-
         return plan_lines(self.description)
 
 

@@ -107,8 +107,7 @@ class FileSource(Source):
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Read the table."""
         if self._lazy.prefetched and sends:
-            from cleave.ask.session import import_finish  # noqa: PLC0415
-            from cleave.ask.ways import encrypted  # noqa: F401, PLC0415 - instead of waiting for the table
+            from cleave.ask.ways.encrypted import import_finish  # noqa: PLC0415 - instead of waiting for the table
 
             import_finish()
         if self._table is None:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
 from cleave.ask.describe import Description
 from cleave.ask.describe_stored import describe_stored
+from cleave.ask.finishing import finished
 from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
 from cleave.ask.plan import Plan
 from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
 from cleave.ask.services import Embedded, Services
-from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
 from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
