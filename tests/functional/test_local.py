@@ -16,7 +16,7 @@ from cleave.ask import session as asking
 from cleave.ask.files import FileSource
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.processes.deadline import Deadline, OutOfTime
+from cleave.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused

@@ -20,9 +20,9 @@ from cleave.ask.way import Setting, Site
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.choosing import ways_of
 from cleave.ask.ways.rows import Rows
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.seen_versions import SeenVersions

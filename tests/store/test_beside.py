@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from cleave.contributions.collect import collect
+from cleave.contributions.invitation import remove
 from cleave.maintain.alter import Alteration, alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.derive import add_scan, derive, derive_products
@@ -35,7 +36,6 @@ from cleave.store.dropping import drop
 from cleave.store.moving import clear
 from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
-from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, ServiceError
 from tests.campaign import FACTOR, FULL

@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
@@ -18,8 +19,12 @@ from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
 from cleave.ask.source import Source
 from cleave.ask.way import Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
+from cleave.files import names_file
 from cleave.table.functions import TODAY
+from cleave.table.inputs import check_there
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.schema import Kind, Schema, schema_path
 from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import DEFAULT_PROFILE
 
@@ -27,10 +32,8 @@ if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ckks.secret_key import SecretKey
     from cleave.sql.read import Statement
-    from cleave.table.lazy import LazyTable
     from cleave.table.privacy import Privacy
     from cleave.table.progress import Bars, Progress
-    from cleave.table.schema import Schema
     from cleave.table.table import Table
     from cleave.transport.base import Transport
 
@@ -100,7 +103,7 @@ class FileSource(Source):
         return Plan(cut, (File(cut),), cloud_only=cloud_only)
 
     def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:
-        from cleave.ask.describe_file import describe_file  # noqa: PLC0415
+        from cleave.ask.ways.packed import describe_file  # noqa: PLC0415
 
         return describe_file(self._place(progress), plan, options)
 
@@ -185,3 +188,27 @@ def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
             )
         taken.add(each.name.lower())
     return tuple(others)
+
+
+def further_of(word: str) -> LazyTable:
+    """Read a further table, given as FILE[=SCHEMA]. Either name may contain an equals sign. Raises InputError."""
+    cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
+    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
+    return further(name, Path(schema) if schema else None)
+
+
+def further(file: str | Path, schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
+    """Read a further table by `schema`, else by NAME.schema.toml beside it, else by guessed types.
+
+    It is never sent anywhere, so its types may be guessed. Raises InputError.
+    """
+    if schema is not None:
+        return of_files([file], schema, name)
+    check_there([file])
+    if names_file(schema_path([file])):
+        return of_files([file], None, name)
+    from cleave.propose.propose import propose  # noqa: PLC0415 - only for a file without a schema
+
+    guessed = propose([file])
+    columns = tuple(replace(each, kind=Kind.LOCAL) for each in guessed.columns)
+    return of_files([file], Schema(columns, guessed.dialect), name)

@@ -21,7 +21,7 @@ from cleave.ask.plan import Plan
 from cleave.ask.pointing import point
 from cleave.ask.question import DEFAULTS, Clock, Options, Question, Result
 from cleave.ask.source import AskedBy, Source
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.table.blaming import WrongConstant
 from cleave.table.privacy import Privacy

@@ -22,8 +22,7 @@ from cleave.ckks.owner_key import OwnerKey, encoded
 from cleave.maintain.facts import Changed
 from cleave.objects.locate import Stores
 from cleave.objects.retention import Retention, end_of
-from cleave.store.change import Change, Done, Plan, always
-from cleave.store.consent import require_word
+from cleave.store.change import Change, Done, Plan, always, require_word
 from cleave.store.log import PAGE
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Segment, now

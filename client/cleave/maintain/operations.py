@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from cleave.ask.calls import stack_level
 from cleave.ask.config import user
 from cleave.ask.opening import column_names, key_file, kms_of, lazy, passphrase_of
 from cleave.ask.options import (
@@ -42,7 +41,7 @@ from cleave.maintain.facts import (
     stored_table,
 )
 from cleave.maintain.task import CONTINUES, Task, change, operation
-from cleave_shared.errors import CleaveWarning, InputError, UsageError
+from cleave_shared.errors import CleaveWarning, InputError, UsageError, stack_level
 
 if TYPE_CHECKING:
     from cleave.ask.options import Data, SchemaLike

@@ -66,10 +66,10 @@ def add_contributor(task: Task, name: str, contributor: str, contributor_key: st
 
     `contributor_key`: FILE=SHA256:..., or only the file if the key was used here before.
     """
+    from cleave.contributions.invitation import register  # noqa: PLC0415
     from cleave.store.contribution import folder_of  # noqa: PLC0415 - as above
     from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared  # noqa: PLC0415
     from cleave.store.identity import read_contributor_key  # noqa: PLC0415
-    from cleave.store.removing import register  # noqa: PLC0415
 
     file = PublicFile.parse(contributor_key)
     public = read_contributor_key(file.path)
@@ -82,7 +82,7 @@ def add_contributor(task: Task, name: str, contributor: str, contributor_key: st
 @change(Place)
 def remove_contributor(task: Task, name: str, contributor: str, **_: Unpack[Place]) -> Opened:
     """Remove a contributor and its rows from a table."""
-    from cleave.store.removing import remove  # noqa: PLC0415 - as above
+    from cleave.contributions.invitation import remove  # noqa: PLC0415 - as above
 
     return remove(task.tables, name, contributor, task.warn)
 

@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from cleave.deadline import Deadline
 from cleave.objects.locate import Bounded
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage
-from cleave.processes.deadline import Deadline
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault

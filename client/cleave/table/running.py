@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.table.blaming import blamed, not_computable
 from cleave.table.duck import identifier
 from cleave.table.progress import watched

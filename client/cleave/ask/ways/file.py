@@ -15,7 +15,7 @@ from cleave.table.running import limited, within
 if TYPE_CHECKING:
     from cleave.ask.ways.packed import Packed
     from cleave.ckks.secret_key import SecretKey
-    from cleave.processes.deadline import Deadline
+    from cleave.deadline import Deadline
     from cleave.sql.split import Halves
     from cleave.table.table import Table
     from cleave.transport.base import Transport
