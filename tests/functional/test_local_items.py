@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 from cleave.ask.describe import Description
+from cleave.ask.files import describe_file
 from cleave.ask.plan import Plan
 from cleave.ask.question import Options, Result
 from cleave.ask.ways.file import File, FilePlace
-from cleave.ask.ways.packed import describe_file
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import QueryPlan

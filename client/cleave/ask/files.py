@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
 from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
+from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, Question, Usage
 from cleave.ask.source import Source
-from cleave.ask.way import Setting
+from cleave.ask.way import Cost, Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.deadline import Deadline, Stopped
 from cleave.files import names_file
+from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.functions import TODAY
 from cleave.table.inputs import check_there
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.schema import Kind, Schema, schema_path
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.params import DEFAULT_PROFILE
+from cleave_shared.params import DEFAULT_PROFILE, SUM60_PACK, Profile
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cleave.transport.base import Transport
 
 _MOST_PLANS = 32
+_UNREAD = "not read, stays here"
 
 
 class FileSource(Source):
@@ -70,8 +72,6 @@ class FileSource(Source):
         return self._lazy.schema.privacy
 
     def under_threshold(self, plan: Plan) -> Plan:
-        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-
         if not isinstance(plan.cut, LocalPlan):
             return plan  # its rows are counted when they are split
         from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
@@ -103,8 +103,6 @@ class FileSource(Source):
         return Plan(cut, (File(cut),), cloud_only=cloud_only)
 
     def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:
-        from cleave.ask.ways.packed import describe_file  # noqa: PLC0415
-
         return describe_file(self._place(progress), plan, options)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
@@ -176,6 +174,41 @@ class FileSource(Source):
             self._open.callback(services.close)
             self._services = services
         return self._services
+
+
+def describe_file(
+    place: FilePlace, plan: Plan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+) -> Description:
+    """Describe the plan.
+
+    Raises what the query itself would raise before it sends anything: QueryRefused, InputError.
+    """
+    from cleave.ask.describe import Leakage, Requests, description  # noqa: PLC0415 - an answer does not need it
+    from cleave.ask.ways.packed import Packed  # noqa: PLC0415 - as above
+
+    (way,) = plan.ways
+    table = place.table
+    if not isinstance(plan.cut, QueryPlan):
+        uses = {column: use for (_, column), use in way.uses(place).items()}
+        return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
+    with contextlib.closing(Packed(table, plan.cut, options, profile)) as packed:
+        place = replace(place, packed=packed)
+        disclosed = way.disclosures(place, pad=options.pad)
+        cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)
+        return description(
+            *(table.name, table.rows, table.schema.columns, packed.cut),
+            {column: use for (_, column), use in way.uses(place).items()},
+            _UNREAD,
+            profile=None if packed.cut.sends_nothing else profile,
+            lanes=packed.packing.lanes,
+            selected_rows=packed.packing.rows,
+            groups=len(packed.halves.keys),
+            encrypted=tuple(packed.encrypted()),
+            plain=Requests(len(packed.plain), sum(packed.plain)),
+            sensitive=Requests(len(packed.ranges), packed.bytes_up, packed.bytes_down),
+            leakage=Leakage(tuple(disclosed.plain), tuple(disclosed.sensitive)),
+            dollars=cost.dollars,
+        )
 
 
 def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:

@@ -1,22 +1,16 @@
-"""Describe a question over a file or frame: it is packed as it would be sent, which tells how exact its answer would be
-and what each service would learn.
-"""
+"""Pack a file or frame as it would be sent for a question, to describe how exact it is and what each service learns."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import replace
 
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
-from cleave.ask.describe import UNASKED, Description, EncryptedColumn, Leakage, Requests, description
-from cleave.ask.plan import Plan
-from cleave.ask.question import DEFAULTS, Options
-from cleave.ask.way import AS_SQL, READ_HERE, Cost, Disclosures, Lesson, Use, Uses, Work, values_of
-from cleave.ask.ways.file import FilePlace
+from cleave.ask.describe import UNASKED, EncryptedColumn
+from cleave.ask.question import Options
+from cleave.ask.way import AS_SQL, READ_HERE, Disclosures, Lesson, Use, Uses, Work, values_of
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import scales_of
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane, fields_of
@@ -27,41 +21,7 @@ from cleave.table.schema import Kind, Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
 from cleave_shared import limits
-from cleave_shared.params import SUM60_PACK, Profile
-
-_UNREAD = "not read, stays here"
-
-
-def describe_file(
-    place: FilePlace, plan: Plan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
-) -> Description:
-    """Describe the plan.
-
-    Raises what the query itself would raise before it sends anything: QueryRefused, InputError.
-    """
-    (way,) = plan.ways
-    table = place.table
-    if not isinstance(plan.cut, QueryPlan):
-        uses = {column: use for (_, column), use in way.uses(place).items()}
-        return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
-    with closing(Packed(table, plan.cut, options, profile)) as packed:
-        place = replace(place, packed=packed)
-        disclosed = way.disclosures(place, pad=options.pad)
-        cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)
-        return description(
-            *(table.name, table.rows, table.schema.columns, packed.cut),
-            {column: use for (_, column), use in way.uses(place).items()},
-            _UNREAD,
-            profile=None if packed.cut.sends_nothing else profile,
-            lanes=packed.packing.lanes,
-            selected_rows=packed.packing.rows,
-            groups=len(packed.halves.keys),
-            encrypted=tuple(packed.encrypted()),
-            plain=Requests(len(packed.plain), sum(packed.plain)),
-            sensitive=Requests(len(packed.ranges), packed.bytes_up, packed.bytes_down),
-            leakage=Leakage(tuple(disclosed.plain), tuple(disclosed.sensitive)),
-            dollars=cost.dollars,
-        )
+from cleave_shared.params import Profile
 
 
 class Packed:
