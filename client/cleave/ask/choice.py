@@ -1,4 +1,5 @@
-"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md).
+"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md). Describe
+what the chosen plan reads, and what each store learns.
 
 The cost of a plan is the bytes of all objects that it reads, here or in a service. A plan that uses totals counts a
 quarter of its bytes, and a quarter of 160 bytes for each cell. Rows larger than the fetch limit are never fetched. A
@@ -11,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.plan import Considered, Plan
-from cleave.ask.way import Site
+from cleave.ask.way import Lesson, Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
 from cleave.ask.ways.plain import Plain
 from cleave.ask.ways.rows import Rows
 from cleave.ask.ways.scan import Scan
 from cleave.ask.ways.totals import Totals
 from cleave.disclosure.counting import why_rows
+from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import scheme_of
 from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
@@ -33,6 +36,11 @@ FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one q
 _NO_TOTALS = "none are kept of it"
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
 _NOT_BY_JOBS = 2  # rank of plans that fetch rows, if a job can scan instead
+_SILENT = Lesson(
+    "neither the query nor any name or value; when it was read, and under whose credentials",
+    "no query, name or value; when, and under whose credentials",
+)
+_WHEN = "when the query ran, and under whose credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,55 @@ class Chooser:
         scans = any(each.rank for each in barred)
         how = "ask for less: a scan of it fetches rows as well" if scans else how_to_scan(self.site)
         return over_limit(barred[0].plan.fetched(self.site), self.site.fetch_limit, how)
+
+
+def describe_stored(site: Site, plan: Plan, considered: Sequence[Considered] = (), *, pad: bool = False) -> Description:
+    """Describe a plan over stored tables.
+
+    This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.
+    """
+    tables = list(site.tables.values())
+    work = plan.work(site, pad=pad)
+    fetched = {each.object.name for each in work.reads}
+    read = [(each.object, each.bytes) for each in work.reads]
+    read += [(each, each.bytes) for each in work.linked if each.name not in fetched]
+    halves = {each.object.name for each in work.reads if each.is_plain}
+    if work.linked:
+        halves |= {each.plain.name for table in tables for each in table.manifest.segments if each.plain}
+    plain = [size for which, size in read if which.name in halves]
+    sensitive = [size for which, size in read if which.name not in halves]
+    disclosed = [each.disclosures(site, pad=pad) for each in plan.ways]
+    to_plain = [text for each in disclosed for text in each.plain]
+    to_sensitive = [text for each in disclosed for text in each.sensitive]
+    when = _WHEN if any(each.queried for each in disclosed) else _SILENT
+
+    def shown(table: str, column: str) -> str:
+        return f"{table}.{column}" if len(tables) > 1 else column
+
+    return description(
+        ", ".join(each.manifest.table for each in tables),
+        sum(each.manifest.rows for each in tables),
+        [
+            replace(column, name=shown(each.manifest.table, column.name))
+            for each in tables
+            for column in site.schema_of(each).columns
+        ],
+        plan.cut,
+        {shown(*column): use for way in plan.ways for column, use in way.uses(site).items()},
+        "not read",
+        profile=site.stored.profile,
+        lanes=len(sensitive),
+        plain=Requests(len(plain), 0, sum(plain)),
+        sensitive=Requests(len(sensitive), 0, sum(sensitive)),
+        leakage=Leakage(
+            (*to_plain, when) if to_plain else (UNASKED,),
+            (*(to_sensitive or ["that the table's head and what is sealed of it are read"]), _SILENT),
+        ),
+        places=site.stored.tables.places,
+        ways=tuple(considered),
+        dollars=next((each.cost.dollars for each in considered if each.taken and each.cost), 0.0),
+        trust=f"sums are {FAULTS_ONLY}" if plan.scanned else "",
+    )
 
 
 def over_limit(fetched: int, limit: int, how: str) -> QueryRefused:

@@ -370,7 +370,7 @@ def open_limited(place: Place, seconds: float | None = None) -> Stores:
     """
     stores = open_place(place)
     if seconds := place["timeout"] or seconds:
-        from cleave.processes.deadline import Deadline  # noqa: PLC0415
+        from cleave.deadline import Deadline  # noqa: PLC0415
 
         stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
     return stores
@@ -382,7 +382,7 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
 
     All calls to the store end `seconds` from now, unless the place sets its own timeout.
     """
-    from cleave.ask.tables import open_tables  # noqa: PLC0415 - a question over a file does not need it
+    from cleave.ask.owners import open_tables  # noqa: PLC0415 - a question over a file does not need it
 
     access = access_of(place)
     require_key(access.key, place)

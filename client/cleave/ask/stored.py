@@ -14,29 +14,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
+from cleave.ask.choice import FETCH_LIMIT, Chooser, describe_stored, how_to_scan, over_limit
 from cleave.ask.describe import Description
-from cleave.ask.describe_stored import describe_stored
+from cleave.ask.finishing import finished
 from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.plan import Plan
 from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
 from cleave.ask.services import Embedded, Services
-from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
-from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.way import Setting, Site
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.rows import Rows
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import require_place
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import Counting
 from cleave.sql.read import Statement
 from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
 from cleave.store.contributors import min_group_of, party_of
+from cleave.store.newest import Newest
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
@@ -108,13 +108,21 @@ class StoredSource(VersionedSource[Stored]):
         self._table: Table | None = None  # that DuckDB is at work on
         self._used = False
         try:
-            self._tables = open_newest(stores, access, memory, cache=cache)
+            self._tables = self._newest_of(access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
             self._open.callback(super().close)
         except BaseException:
             self._open.close()
             raise
+
+    def _newest_of(self, access: Access, memory: SeenVersions | None, *, cache: bool) -> Newest:
+        """The tables of an owner, or of a reader. Raises KeyFileError."""
+        if access.reads:
+            from cleave.ask.reader import open_reader  # noqa: PLC0415 - an owner does not need it
+
+            return open_reader(self._stores, access, memory)
+        return open_tables(self._stores, access, memory, cache=cache)
 
     @property
     def schemas(self) -> Mapping[str, Schema]:

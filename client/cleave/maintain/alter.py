@@ -21,8 +21,7 @@ from cleave.releases.drafting import paused
 from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan
-from cleave.store.consent import require_no_reader
+from cleave.store.change import Change, Plan, require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.making import make
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn

@@ -18,8 +18,7 @@ from cleave.files import require_target, write_atomically
 from cleave.maintain.facts import Changed
 from cleave.maintain.record import Deleted, OldVersions, signed_record
 from cleave.maintain.task import CONTINUES, Task, operation
-from cleave.store.change import Change, Done, Plan, always
-from cleave.store.consent import require_word
+from cleave.store.change import Change, Done, Plan, always, require_word
 from cleave.store.log import PAGE
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Segment

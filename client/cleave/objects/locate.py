@@ -22,6 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cleave.deadline import Deadline, OutOfTime
 from cleave.files import expanded
 from cleave.objects.retention import Retention
 from cleave.objects.storage import (
@@ -33,7 +34,6 @@ from cleave.objects.storage import (
     checked,
     too_large,
 )
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave_shared import folder_store, limits
 from cleave_shared.errors import InputError, UsageError
 from cleave_shared.folder_store import ForeignEntry

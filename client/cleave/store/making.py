@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 
 from pydantic import JsonValue
 
+from cleave.deadline import OutOfTime
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.processes.deadline import OutOfTime
 from cleave.store.attempts import Attempts
 from cleave.store.basis import basis_of, digest_of, digest_of_request
 from cleave.store.cells import Cells

@@ -23,9 +23,9 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
+from cleave.deadline import Deadline
 from cleave.objects.locate import scheme_of
 from cleave.objects.storage import ConflictError, JobStorage, NotStoredError, Storage
-from cleave.processes.deadline import Deadline
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault

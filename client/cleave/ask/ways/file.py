@@ -10,11 +10,12 @@ from cleave.ask.question import GroupSums, Question, Usage
 from cleave.ask.way import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
 from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import Cut, QueryPlan
+from cleave.table.running import limited, within
 
 if TYPE_CHECKING:
     from cleave.ask.ways.packed import Packed
     from cleave.ckks.secret_key import SecretKey
-    from cleave.processes.deadline import Deadline
+    from cleave.deadline import Deadline
     from cleave.sql.split import Halves
     from cleave.table.table import Table
     from cleave.transport.base import Transport
@@ -72,9 +73,7 @@ class File(Way[FilePlace]):
 
 def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
     """Split the table by `cut`. Raises OutOfTime, Stopped."""
-    from cleave.ask.session import within  # noqa: PLC0415
     from cleave.sql.split import split  # noqa: PLC0415
-    from cleave.table.running import limited  # noqa: PLC0415
 
     def halves() -> tuple[QueryPlan, Halves]:
         with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from cleave.ask.plan import Plan
 from cleave.ask.question import GroupSums, Question
-from cleave.ask.session import within
 from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import Column, Node, write
@@ -23,7 +22,7 @@ from cleave.store.reading import Reading, read_whole
 from cleave.store.rows import Read, SelectedCells
 from cleave.sums.needs import Available, NoSums
 from cleave.sums.stored import Stored
-from cleave.table.running import limited
+from cleave.table.running import limited, within
 from cleave.table.schema import Kind
 
 
