@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CLEAVE_STORE_URLS"
 TABLES, RESULTS = "tables", "results"  # kinds in /KIND/SET/OBJECT
-Bytes = TypeVar("Bytes", bytes, memoryview)
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 _PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_SECONDS = 5.0
@@ -55,7 +55,7 @@ class _Address:
     rest: str
 
 
-class Content(Protocol):
+class LinkedContent(Protocol):
     def read(self, buffer: Buffer) -> memoryview:
         """Return the bytes, perhaps in `buffer`. Raises WireError if they are not the expected ones."""
         ...
@@ -133,7 +133,7 @@ class TableLinks:
         _each(len(objects), fetch, what)
         return contents
 
-    def contents(self, objects: Sequence[Linked]) -> list[Content]:
+    def contents(self, objects: Sequence[Linked]) -> list[LinkedContent]:
         """Like `read`, but an object in a folder is read by the process that needs it."""
         addresses = [self._address(each.link, TABLES, f"object {at}") for at, each in enumerate(objects)]
         if any(not address.base.startswith("file:") for address in addresses):
@@ -263,7 +263,7 @@ def _content(address: _Address, wanted: Linked, connections: Connections) -> byt
     return checked
 
 
-def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
+def _read_twice(read: Callable[[], _Bytes], sha256: str) -> _Bytes:
     """Return the result of `read`. If its digest is wrong, read again: a bit may have flipped in transit. Raises
     Broken.
     """

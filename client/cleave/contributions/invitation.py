@@ -19,10 +19,11 @@ from typing import Literal
 from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
-from cleave.store.manifest import Count, Hex, Manifest, StoredModel
+from cleave.store.manifest import Count, Manifest, StoredModel
 from cleave.table.privacy import NO_PRIVACY
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
+from cleave_shared.wire import Hex
 
 
 class Invitation(StoredModel):
