@@ -59,20 +59,24 @@ class Alteration:
     by: Sequence[str] | None = None
     entity: Sequence[str] = ()
 
+    @property
+    def request(self) -> list[list[str]]:
+        """What a draft of this change is found by."""
+        request = [list(each or ()) for each in (self.widen, self.add, self.rename, self.drop, self.by)]
+        return [*request, list(self.entity)] if self.entity else request
+
 
 def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
     """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
     rows will be released.
     """
-    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
-    request += [list(wanted.entity)] if wanted.entity else []
 
     def plan(base: Opened | None, stack: ExitStack) -> Plan:
         if base is None:
             raise tables.no_table(name)
         return _planned(tables, name, base, wanted, stack, warn)
 
-    return make(tables, name, Change("alter", request, plan), progress).opened
+    return make(tables, name, Change("alter", wanted.request, plan), progress).opened
 
 
 def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> Plan:
