@@ -100,7 +100,6 @@ def _choices(column: Column, examined: Examined) -> dict[str, object]:
 
 
 def _shown(column: Column, examined: Examined, *, values: bool) -> dict[str, object]:
-    lengths = f"{examined.average_length:.1f} characters on average, {examined.longest:,} at most"
     cells = examined.values if values else ()
     return {
         "name": printable(column.name),
@@ -109,7 +108,7 @@ def _shown(column: Column, examined: Examined, *, values: bool) -> dict[str, obj
         "unsure": column.unsure,
         "others": [kind for kind in examined.choices if column.unsure or kind is not column.kind],
         "reason": printable(column.reason),
-        "figures": f"{examined.distinct:,} different, {examined.nulls:,} NULL; {lengths}",
+        "figures": examined.figures,
         "values": [_cut(value) for value in cells],
         "changed": [_cut(value) for value in examined.changed or ()] if values else [],
     }
