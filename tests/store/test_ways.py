@@ -253,8 +253,8 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     assert many.results - one.results == 99 * len(scan.lanes_of_totals(stored, known)) * len(stored.manifest.segments)
     assert many.bytes >= many.results * limits.MASKED_RESULT_BYTES + many.largest
     most = scan.most_groups(stored, unknown)
-    assert scan.too_large(scan.answer_of_scan(stored, unknown, most)) == ""
-    assert "sums, a query may have at most" in scan.too_large(scan.answer_of_scan(stored, unknown, most + 1))
+    assert scan.answer_of_scan(stored, unknown, most).excess == ""
+    assert "sums, a query may have at most" in scan.answer_of_scan(stored, unknown, most + 1).excess
     with pytest.raises(scan.ManyGroupsError, match="groups are too many for a scan") as refused:
         scan.require_few(stored, unknown, most + 1)
     assert f"up to {most:,} groups" in str(refused.value.hint)

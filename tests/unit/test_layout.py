@@ -17,7 +17,6 @@ from cleave.ckks.layout import (
     Layout,
     NarrowField,
     WideLane,
-    fields_of,
     noise,
     plan_layout,
 )
@@ -89,7 +88,7 @@ def test_a_column_of_zeros_takes_nothing() -> None:
 
 def test_real_columns_come_after_the_lanes_of_fields() -> None:
     layout = lay(Real(), Exact(7), Real())
-    assert [fields_of(each) for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
+    assert [each.fields for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
     assert (layout.by_column[0], layout.by_column[2]) == (WideLane(1), WideLane(2))
     assert (layout.lanes, layout.used) == (3, (5,))
 
