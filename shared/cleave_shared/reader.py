@@ -202,9 +202,9 @@ def _of_message(model: type[Any]) -> _Read:
         if missing := needed - value.keys():
             raise ValueError(f"has no {min(missing)}")
         contents = {}
-        for name, each in value.items():
+        for name, given in value.items():
             try:
-                contents[name] = readers[name](each, frames)
+                contents[name] = readers[name](given, frames)
             except ValueError as error:
                 raise _refused(error, name) from None
         return model(**contents)

@@ -19,12 +19,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
 SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
 
-# Room -> the rooms it may import. `deadline`, `files` and `formats` are modules of their own.
+# Room -> the rooms it may import. `deadline`, `files`, `formats` and `names` are modules of their own.
 ROOMS = {
     "text": set(),
     "files": set(),
     "formats": set(),
     "deadline": set(),
+    "names": set(),
     "aggregates": {"text"},
     "transport": {"deadline"},
     "table": {"files", "deadline", "text"},
@@ -52,8 +53,8 @@ ROOMS = {
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
     "report": {"ask", "finish", "models", "propose", "sql", "table", "text"},
     "cli": {
-        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "propose", "releases"),
-        *("report", "share", "shown", "sql", "store", "table", "text", "transport"),
+        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "names", "propose"),
+        *("releases", "report", "share", "shown", "sql", "store", "table", "text", "transport"),
     },
     "front": {"files", "transport"},
     "gateway": {"ask", "disclosure", "finish", "front", "logins", "sql", "table", "text", "transport"},

@@ -12,8 +12,8 @@ import pytest
 from cleave.ask.question import Options
 from cleave.contributions.contributed import _require_canonical
 from cleave.contributions.invitation import invitation_of, register, remove
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
 from cleave.store.dropping import drop

@@ -132,7 +132,7 @@ class Cloud:
             yield ScanCall(f"{self.segments.segments.index(rows):032x}", question, request)
 
     def job(self) -> Job:
-        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage)
+        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name)
 
     def run(
         self, seconds: float = HANGS, calls: Callable[[], Iterator[ScanCall]] | None = None, window: int = WINDOW

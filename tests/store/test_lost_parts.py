@@ -10,7 +10,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
 from cleave.contributions.invitation import remove
 from cleave.contributions.lost import clear
-from cleave.maintain.rotate import rotate
+from cleave.maintain.rotate import move_table as rotate
 from cleave.store.contribution import folder_of
 from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions

@@ -14,10 +14,12 @@ import pytest
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
 from cleave.contributions.invitation import remove
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.releases.drafting import drafted
 from cleave.releases.page import is_signed_from, page_of
 from cleave.store import put as putting

@@ -143,8 +143,8 @@ def schema(
             raise frame_has_none()
         proposed = propose_frame(data, decided, accept=accept, table=table)
     elif isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
-        check_reading([data] if isinstance(data, str | Path) else data, sheet, flatten=flatten)
         reading = CsvDialect(skip=skip, sheet=sheet or "", flatten=flatten)
+        check_reading([data] if isinstance(data, str | Path) else data, reading)
         proposed = propose(data, decided, accept=accept, reading=reading, table=table)
     else:
         raise no_table(data)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from cleave.finish import ResultTable
 from cleave.finish.result import loaded, records
 from cleave.shown.answer import answer_text, cells, footer
-from cleave.sql.plan import LocalPlan, QueryPlan, Source
+from cleave.sql.plan import Cut, Source
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave.text.printable import printable
@@ -46,7 +46,7 @@ class Result:
     plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
     """
 
-    plan: QueryPlan | LocalPlan
+    plan: Cut
     seconds: float
     _answer: Answer
 

@@ -22,7 +22,8 @@ from cleave.ask.ways.scan import Scan
 from cleave.ask.ways.totals import Totals
 from cleave.disclosure.counting import why_rows
 from cleave.finish.result import FAULTS_ONLY
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.objects.locate import scheme_of
+from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
@@ -32,6 +33,7 @@ from cleave_shared.errors import QueryRefused
 
 WAYS: Sequence[type[StoredWay]] = (Totals, Plain, Rows, Scan)  # what reveals least comes first
 FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one question
+_NO_TOTALS = "none are kept of it"
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
 _NOT_BY_JOBS = 2  # rank of plans that fetch rows, if a job can scan instead
 _SILENT = Lesson(
@@ -114,7 +116,9 @@ class Chooser:
             ways = tuple(way.counted_by(counting) for way in by_cells)
             return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
         if not why:
-            why = _no_totals(plan) if plan.fetches else _BY_CONTRIBUTOR  # the plain service knows no contributor
+            why = (
+                (plan.cut.reason or _NO_TOTALS) if plan.fetches else _BY_CONTRIBUTOR
+            )  # the plain service knows no contributor
         counting = replace(counting, reason=why)
         if plan.cloud_only:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
@@ -136,8 +140,8 @@ class Chooser:
 
     def considered(self, plan: Plan, *, pad: bool) -> list[Considered]:
         """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""
-        if isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None:
-            return self._counting(plan, plan.cut.counting, pad=pad)
+        if (sums := plan.cut.sums()) is not None and sums.counting is not None:
+            return self._counting(plan, sums.counting, pad=pad)
         with closing(self._planner(plan.statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, plan.cloud_only)
             every = [each for kind in WAYS for each in self._candidates(kind, choosing, pad=pad)]
@@ -147,7 +151,7 @@ class Chooser:
         considered = [self._considered(mine, rival, pad=pad, taken=True)]
         considered += [self._considered(each, mine, pad=pad, taken=False) for each in others]
         if not any(each.name.startswith(Totals.name) for each in considered):
-            considered.append(Considered(Totals.name, None, False, _no_totals(plan)))
+            considered.append(Considered(Totals.name, None, False, plan.cut.reason or _NO_TOTALS))
         return considered
 
     def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
@@ -158,8 +162,8 @@ class Chooser:
         return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
-        bucket = self.site.stored.tables.places[0].startswith("s3://")
-        cost = each.plan.work(self.site, pad=pad).cost(bucket=bucket, remote=self.site.remote)
+        paid = scheme_of(self.site.stored.tables.places[0]).is_remote
+        cost = each.plan.work(self.site, pad=pad).cost(bucket=paid, remote=self.site.remote)
         bounds = [bound for way in each.plan.ways if (bound := way.bound(self.site))]
         return Considered(each.plan.name, cost, taken, "; ".join([each.beside(rival), *bounds]))
 
@@ -255,10 +259,3 @@ def how_to_scan(site: Site) -> str:
     if not site.scan:
         return "leave --no-scan out, for a table of `cleave put --scan`"
     return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
-
-
-def _no_totals(plan: Plan) -> str:
-    if isinstance(plan.cut, LocalPlan):
-        return plan.cut.reason
-    reasons = [each.reason for each in plan.cut_up.local] + [each.reason for each in plan.outputs]
-    return next(filter(None, reasons), "none are kept of it")

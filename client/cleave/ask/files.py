@@ -21,7 +21,6 @@ from cleave.ask.way import Cost, Setting
 from cleave.ask.ways.file import File, FilePlace, unasked
 from cleave.deadline import Deadline, Stopped
 from cleave.files import names_file
-from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.functions import TODAY
 from cleave.table.inputs import check_there
 from cleave.table.lazy import LazyTable, of_files
@@ -72,12 +71,12 @@ class FileSource(Source):
         return self._lazy.schema.privacy
 
     def under_threshold(self, plan: Plan) -> Plan:
-        if not isinstance(plan.cut, LocalPlan):
+        if (whole := plan.cut.whole()) is None:
             return plan  # its rows are counted when they are split
         from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
 
         tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
-        cut = under_threshold(plan.cut, tables)
+        cut = under_threshold(whole, tables)
         return replace(plan, cut=cut, ways=(File(cut),))
 
     def rows(self, name: str, progress: Progress) -> int | None:
@@ -188,10 +187,10 @@ def describe_file(
 
     (way,) = plan.ways
     table = place.table
-    if not isinstance(plan.cut, QueryPlan):
+    if (cut := plan.cut.sums()) is None:
         uses = {column: use for (_, column), use in way.uses(place).items()}
         return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
-    with contextlib.closing(Packed(table, plan.cut, options, profile)) as packed:
+    with contextlib.closing(Packed(table, cut, options, profile)) as packed:
         place = replace(place, packed=packed)
         disclosed = way.disclosures(place, pad=options.pad)
         cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)

@@ -22,7 +22,6 @@ from cleave.ask.pointing import point
 from cleave.ask.question import DEFAULTS, Clock, Options, Question, Result
 from cleave.ask.source import AskedBy, Source
 from cleave.deadline import Deadline
-from cleave.sql.plan import QueryPlan
 from cleave.table.blaming import WrongConstant
 from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress, no_bars
@@ -221,14 +220,14 @@ class Session:
         plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
             question = Question(guarded, progress, deadline, Clock())
-            if isinstance(plan.cut, QueryPlan):
-                with self.source.sums(plan, question) as sums:
-                    from cleave.ask.finishing import finished  # noqa: PLC0415 - imported while services are waited for
+            if (whole := plan.cut.whole()) is not None:
+                from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
 
-                    return finished(sums, question)
-            from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
+                return finished_whole(self.source, plan, whole, question)
+            with self.source.sums(plan, question) as sums:
+                from cleave.ask.finishing import finished  # noqa: PLC0415 - imported while services are waited for
 
-            return finished_whole(self.source, plan, plan.cut, question)
+                return finished(sums, question)
 
     def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
         """The plan and options with the minimum group size in effect: the caller's, or else the source's own.

@@ -32,8 +32,7 @@ from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import require_place
-from cleave.sql.join import JoinPlan
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.sql.plan import Counting
 from cleave.sql.read import Statement
 from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
 from cleave.store.contributors import min_group_of, party_of
@@ -172,17 +171,17 @@ class StoredSource(VersionedSource[Stored]):
 
         Raises QueryRefused.
         """
-        if isinstance(plan.cut, JoinPlan) or (isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None):
+        if plan.cut.counting is not None:
             return plan  # it was made for a threshold: what was checked of it is what runs
         site = self._site_of(plan)
-        if not isinstance(plan.cut, QueryPlan):
+        if (whole := plan.cut.whole()) is not None:
             tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
             tables |= {name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()}
-            cut = under_threshold(plan.cut, tables)
-            return plan if cut is plan.cut else replace(plan, cut=cut, ways=(Rows(cut),))
+            cut = under_threshold(whole, tables)
+            return plan if cut is whole else replace(plan, cut=cut, ways=(Rows(cut),))
         stored = site.table(plan.table)
-        counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
-        if counting is None and not plan.cut.local:
+        counting = counting_of(plan.cut_up, stored.whole_schema, party_of(stored.manifest))
+        if counting is None and not plan.cut_up.local:
             return plan
         return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
@@ -390,7 +389,6 @@ class StoredSource(VersionedSource[Stored]):
             raise _no_scan()
         site = self._site_of(plan)
         *totals, rows = plan.ways
-        assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
         assert isinstance(rows, Rows)  # noqa: S101 - it is what loads them
         self._require_few(plan, site, question)
         fetched = rows.fetches(site, pad=question.options.pad)
@@ -406,7 +404,7 @@ class StoredSource(VersionedSource[Stored]):
                 for each, reading in joined:
                     each.stored.rows.open(reading, each.name, table)
                 for file in self._others:
-                    if file.name in plan.cut.reads:
+                    if file.name in plan.cut.rows():
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():

@@ -76,14 +76,14 @@ class Columns:
         self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: the moment is always 0
         types: list[Column] = []
         names: list[Name] = []
-        for each in self._aggregates:
-            presence = self._presence(each)
+        for use in self._aggregates:
+            presence = self._presence(use)
             if presence and presence not in self._flags:
                 self._flags[presence] = len(types)
                 types.append(Exact(1))
                 names.append(Name(tuple(sorted(presence)), "count"))
-            for moment in each.aggregate.moments:
-                key = self._key(each, moment)
+            for moment in use.aggregate.moments:
+                key = self._key(use, moment)
                 if key in self._columns:
                     continue
                 column = moment.column([self._domains[place] for place in key.arguments])

@@ -128,11 +128,11 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
                 f"{name!r}: not a contributor's name",
                 hint="letters, digits, blanks and . _ - up to 64, and not 'owner'",
             )
-        for each in base.manifest.contributors:
-            if each.name.lower() == name.lower():
-                raise InputError(f"there is a contributor {each.name!r} already", hint="choose another name")
-            if each.key == key:
-                raise InputError(f"this key is that of contributor {each.name!r}")
+        for known in base.manifest.contributors:
+            if known.name.lower() == name.lower():
+                raise InputError(f"there is a contributor {known.name!r} already", hint="choose another name")
+            if known.key == key:
+                raise InputError(f"this key is that of contributor {known.name!r}")
         if not is_shared(base.manifest):
             require_no_reader(base.manifest, "rows of contributors")
         manifest = base.manifest.model_copy(update={"contributors": (*base.manifest.contributors, contributor)})

@@ -77,12 +77,12 @@ def statistics(
     Raises InputError for a clamp whose totals or noise 64 bits may not hold, and for names in `split` that are none.
     """
     parts: list[tuple[str, Part, int | None, int]] = [("rows", "rows", None, 1)]
-    for place, each in enumerate(clamps):
-        parts.append((f"{each.name}.sum", "sum", place, each.reach))
-        if each.nullable:
-            parts.append((f"{each.name}.count", "count", place, 1))
+    for place, clamp in enumerate(clamps):
+        parts.append((f"{clamp.name}.sum", "sum", place, clamp.reach))
+        if clamp.nullable:
+            parts.append((f"{clamp.name}.count", "count", place, 1))
         if squares:
-            parts.append((f"{each.name}.squares", "square", place, each.reach**2))
+            parts.append((f"{clamp.name}.squares", "square", place, clamp.reach**2))
     names = [name for name, *_ in parts]
     for name in split:
         if name not in names:

@@ -93,9 +93,9 @@ class _Rows:
         by_set: dict[int, list[int]] = {}
         for row in rows:
             by_set.setdefault(self._sets[row], []).append(row)
-        for each in by_set.values():
+        for alike in by_set.values():
             row_of = np.full(self._finest, NO_CLASS)
-            for row in each:
+            for row in alike:
                 row_of[list(self._of[row])] = row
             yield row_of
 

@@ -201,12 +201,12 @@ def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descendin
     ranks: dict[Any, int] = {key: -rank if descending else rank for rank, key in enumerate(ordered)}
     ranks[None] = -_FAR if nulls_first else _FAR
     low, high = [], []
-    for value, each in zip(values, keys, strict=True):
+    for value, row_keys in zip(values, keys, strict=True):
         if Special.UNKNOWN in value.atoms or Special.FAILED in value.atoms:
             low.append(-2 * _FAR)
             high.append(2 * _FAR)
         else:
-            places = [ranks[key] for key in each]
+            places = [ranks[key] for key in row_keys]
             low.append(min(places))
             high.append(max(places))
     return Term([ranks[key] for key in mine], low, high)

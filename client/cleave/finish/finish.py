@@ -127,11 +127,11 @@ class _Finisher:
         said = []
         for number, (output, final) in enumerate(zip(self._plan.outputs, self._plan.finals, strict=True)):
             places, count = set[int](), 0
-            for each in final.encrypted:
-                if self._answers.exact(each) is None:
-                    figures = self._answers.column(each)
+            for column in final.encrypted:
+                if self._answers.exact(column) is None:
+                    figures = self._answers.column(column)
                     if here := sum(_is_too_wide(figures[row]) for row in rows):
-                        places.update(self._plan.encrypted[each].arguments)
+                        places.update(self._plan.encrypted[column].arguments)
                         count = max(count, here)
             if count:
                 named = " and ".join(shown(expression_of(self._plan.arguments[place].sql)) for place in sorted(places))
@@ -210,16 +210,16 @@ def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal |
 
 def check_sums(plan: QueryPlan, answers: Answers) -> None:
     """Raise SumOverflows if an encrypted sum exceeds HUGEINT or the digits of its DECIMAL."""
-    for number, each in enumerate(plan.encrypted):
-        if each.type != "HUGEINT" and digits_of(each.type) is None:
+    for number, column_sum in enumerate(plan.encrypted):
+        if column_sum.type != "HUGEINT" and digits_of(column_sum.type) is None:
             continue
-        unit = 10 ** (decimals_of(each.type) or 0)
-        lower, upper = (Fraction(end, unit) for end in range_of(each.type))
+        unit = 10 ** (decimals_of(column_sum.type) or 0)
+        lower, upper = (Fraction(end, unit) for end in range_of(column_sum.type))
         least, most = _ends(answers, number)
         if least < lower or most > upper:
-            summed = " * ".join(shown(expression_of(plan.arguments[place].sql)) for place in each.arguments)
+            summed = " * ".join(shown(expression_of(plan.arguments[place].sql)) for place in column_sum.arguments)
             raise SumOverflows(
-                f"a sum of {summed} does not fit {each.type}, the type that DuckDB gives it: it overflows",
+                f"a sum of {summed} does not fit {column_sum.type}, the type that DuckDB gives it: it overflows",
                 hint="SUM(CAST(x AS DOUBLE)) holds larger ones, with fewer digits",
             )
 

@@ -234,12 +234,12 @@ def _fill(
 
 def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
     keys = {name.lower(): place for place, name in enumerate(table.key, 1)}
-    for number, each in enumerate(table.columns, 1):
-        oid, digits = oid_of(each.type), digits_of(each.type)
-        modifier = -1 if digits is None else (digits << 16 | (decimals_of(each.type) or 0)) + 4
-        key = keys.get(each.name.lower())
-        required = not each.nullable or key is not None
-        yield [relation, number, each.name, oid, size_of(oid), modifier, required, key, str(each.kind)]
+    for number, column in enumerate(table.columns, 1):
+        oid, digits = oid_of(column.type), digits_of(column.type)
+        modifier = -1 if digits is None else (digits << 16 | (decimals_of(column.type) or 0)) + 4
+        key = keys.get(column.name.lower())
+        required = not column.nullable or key is not None
+        yield [relation, number, column.name, oid, size_of(oid), modifier, required, key, str(column.kind)]
 
 
 def _shown(statement: Statement, tables: Tables) -> Statement:

@@ -270,9 +270,9 @@ class Client:
 
     async def _simple(self, sql: str) -> None:
         commands = await self._read(sql)
-        for each in commands:
+        for command in commands:
             await asyncio.sleep(0)  # gives others a turn
-            portal = Portal(Prepared(each, []))
+            portal = Portal(Prepared(command, []))
             await self._run(portal)
             if self._has_rows(portal):
                 self._stream.write(message(b"T", self._columns(portal)))

@@ -94,19 +94,19 @@ def number(value: fmpq) -> int | float:
     return int(value.p) if value.q == 1 else int(value.p) / int(value.q)
 
 
-def curve(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -> Curve:
+def curve_of(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -> Curve:
     """The curve of one group. `leaving` is in the order of time, `level` that of the intervals."""
     left = n = sum(each.events + each.censored for each in leaving)
     quantile = normal_quantile((1 + level) / 2)
     survival, greenwood = fmpq(1), fmpq(0)
     steps, exact = [], []
-    for each in leaving:
-        survival *= fmpq(left - each.events, left)
-        share = None if left == each.events else fmpq(each.events, left * (left - each.events))
+    for moment in leaving:
+        survival *= fmpq(left - moment.events, left)
+        share = None if left == moment.events else fmpq(moment.events, left * (left - moment.events))
         greenwood = greenwood + share if share is not None else fmpq(0)
-        exact.append((each.end, survival, share))
-        steps.append(_step(each, left, survival, greenwood, quantile))
-        left -= each.events + each.censored
+        exact.append((moment.end, survival, share))
+        steps.append(_step(moment, left, survival, greenwood, quantile))
+        left -= moment.events + moment.censored
     mean, variance = _mean(exact, until)
     with precision():
         error = certified(root(variance).ball)

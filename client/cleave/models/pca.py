@@ -171,15 +171,15 @@ def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardiz
         deviations = [arb(each).sqrt() if each else fmpq(0) for each in own]
         components: list[Component] = []
         so_far: Number = fmpq(0)
-        for place, each in enumerate(pairs):
-            so_far = so_far + each.variance
+        for place, pair in enumerate(pairs):
+            so_far = so_far + pair.variance
             everything = place == len(pairs) - 1
             components.append(
                 Component(
-                    certified(each.variance),
-                    certified(each.variance / total),
+                    certified(pair.variance),
+                    certified(pair.variance / total),
                     certified(fmpq(1) if everything else so_far / total),
-                    dict(zip(found.columns, map(certified, each.vector), strict=True)),
+                    dict(zip(found.columns, map(certified, pair.vector), strict=True)),
                 )
             )
         centre = tuple(

@@ -166,14 +166,14 @@ class _Steps:
         keys = [*by, step, *([event] if is_key else [])]
         figures = [] if is_key else self._figures(event)
         found = _Rows({}, 0)
-        for each in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
-            if None in each.keys[len(by) if ungrouped else 0 :]:
-                found.left_out += each.rows
+        for cell in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
+            if None in cell.keys[len(by) if ungrouped else 0 :]:
+                found.left_out += cell.rows
                 continue
-            group = each.keys[0] if by else None
-            start = _start(each.keys[len(by)], self._time)
-            counts = self._keyed(each) if is_key else self._summed(each)
-            found.left_out += each.rows - sum(counts.values())
+            group = cell.keys[0] if by else None
+            start = _start(cell.keys[len(by)], self._time)
+            counts = self._keyed(cell) if is_key else self._summed(cell)
+            found.left_out += cell.rows - sum(counts.values())
             found.rows |= {(group, start, number): rows for number, rows in counts.items() if rows}
         self._require_few({start for _, start, _ in found.rows})
         return found

@@ -364,8 +364,8 @@ def _add_page(
     listed = page.get("Contents", ())
     if page.get("KeyCount", len(listed)) != len(listed):
         raise WrongAnswerError("its list names fewer objects than it counts")
-    for each in listed:
-        key, found = str(each["Key"]), fact(each)
+    for entry in listed:
+        key, found = str(entry["Key"]), fact(entry)
         if not key.startswith(wanted["Prefix"]):
             raise WrongAnswerError("its list names objects of another folder")
         if key in facts:

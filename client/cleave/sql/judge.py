@@ -97,8 +97,8 @@ class Judge:
 
     def require_allowed(self) -> None:
         """Raise Uncut if the plain service cannot compute WHERE or a key, unless it is not needed."""
-        for each in self.selecting if self.hidden is None and not self.no_plain else ():
-            if unknown := self._not_allowed(each):
+        for expression in self.selecting if self.hidden is None and not self.no_plain else ():
+            if unknown := self._not_allowed(expression):
                 if self._sums is None:
                     raise Uncut(unknown)
                 self.no_plain = unknown

@@ -111,10 +111,10 @@ def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
     if any(source[each] for each in ("sample", "column_name_alias", "catalog_name", "at_clause")):
         return ()
     conditions: list[Node] = []
-    for each in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
+    for condition in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
         with suppress(QueryRefused):
-            node = Reader(statement.text).node(each)
-            require_faithful([each], [node])
+            node = Reader(statement.text).node(condition)
+            require_faithful([condition], [node])
             conditions += conditions_of(node, [(source["alias"] or table).lower()])
     return tuple(conditions)
 

@@ -115,12 +115,12 @@ def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> ColumnV
 
 def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
     masks = []
-    for each in arrays:
-        if each.null_count == 0 or not each.buffers[0]:
-            masks.append(np.ones(each.length, np.bool_))
+    for array in arrays:
+        if array.null_count == 0 or not array.buffers[0]:
+            masks.append(np.ones(array.length, np.bool_))
         else:
-            bits = _buffer(each, 0, -(-each.length // 8))
-            masks.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
+            bits = _buffer(array, 0, -(-array.length // 8))
+            masks.append(np.unpackbits(bits, count=array.length, bitorder="little").astype(np.bool_))
     return np.concatenate(masks) if masks else np.zeros(0, np.bool_)
 
 
@@ -219,11 +219,11 @@ class Batches(ArrowRows):
         """Make all batches now. Returns their bytes; None, and keeps none, if that is over `most`."""
         held, size = [], 0
         with closing(cast("Generator[CArray, None, None]", self._batches(self))) as batches:
-            for each in batches:
-                size += bytes_of(each)
+            for batch in batches:
+                size += bytes_of(batch)
                 if most is not None and size > most:
                     return None
-                held.append(each)
+                held.append(batch)
         self._held = held
         return size
 

@@ -21,8 +21,8 @@ from cleave.store.basis import basis_of, digest_of, digest_of_request
 from cleave.store.cells import Cells
 from cleave.store.change import FREE, Change, Done, HeldError, InTheWayError, Plan, UnkeptError, held, in_the_way, never
 from cleave.store.change_drafts import ChangeDraft, OwnDraft, without_new_drafts
-from cleave.store.changed import is_replaced
-from cleave.store.log import Made, Record, newest_records, records_after
+from cleave.store.changed import is_replaced, on_newest
+from cleave.store.log import Made, Record, newest_records
 from cleave.store.manifest import Manifest, new_id, now
 from cleave.store.moving import moved_with
 from cleave.store.newest import MovedError
@@ -80,6 +80,7 @@ class _Making:
         self._is_planned = False
         self._count = -1  # records of the log when it began
         self._base: Opened | None = None  # what the last attempt was planned on
+        self._written_as: Opened | None = None  # the version that it committed, if the store answered
         self._first: int | None = None  # records of the log at the first attempt
         self._older: Collection[str] = ()  # pages that were there before this call wrote anything
         self._own = Names()  # objects of attempts
@@ -88,27 +89,33 @@ class _Making:
 
     def run(self) -> Done:
         self._find_draft()
-        while True:
-            try:
-                if (done := self._round()) is not None:
-                    return done
-            except HeldError as error:
-                if self._change.follows is never:
-                    raise
-                self._attempts.wait_while_held(error)
-            except InTheWayError:
+        try:
+            while (done := self._tried()) is None:
+                pass
+        except MovedError:
+            if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
+                self._leave()
                 raise
-            except MovedError:
-                if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
-                    self._leave()
-                    raise
-                return Done(self._base)  # it was committed, and is under the other key now
-            except (ConflictError, LostError, UnkeptError) as error:
-                self._again(error)
-            except StoreError as error:
-                if error.status not in _BUSY:
-                    raise
-                self._again(error)
+            return Done(self._written_as or self._base)  # it was committed, and is under the other key now
+        return done
+
+    def _tried(self) -> Done | None:
+        """A round; None if another one is due, after a wait. Raises MovedError, whether the change was made or not."""
+        try:
+            return self._round()
+        except HeldError as error:
+            if self._change.follows is never:
+                raise
+            self._attempts.wait_while_held(error)
+        except InTheWayError:
+            raise
+        except (ConflictError, LostError, UnkeptError) as error:
+            self._again(error)
+        except StoreError as error:
+            if error.status not in _BUSY:
+                raise
+            self._again(error)
+        return None
 
     def finish(self) -> Done | None:
         """See `finished`."""
@@ -119,14 +126,14 @@ class _Making:
 
     def _round(self) -> Done | None:
         base, before = self._tables.find(self._name), self._base
+        if (before and before.head_etag) != (base and base.head_etag):
+            self._attempts.see_another_head()
         if base is not None and (record := self._committed(base)) is not None:
             return self._finished(base, None, record)
         is_dropped = self._is_planned and base is None and before is not None
         if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
-        if (before and before.head_etag) != (base and base.head_etag):
-            self._attempts.see_another_head()
         self._base, self._is_planned = base, True
         if before is None and self._first is None:
             self._first = base.head.log.count if base else 0
@@ -158,7 +165,7 @@ class _Making:
         is_other = draft is not None and draft.table_id != base.manifest.table_id
         if is_other or base.head.log.count <= count:
             return None
-        return made.found_in(records_after(self._tables, base.vault, base.head.log, count))
+        return made.found_in(self._tables.log(base, count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -310,6 +317,7 @@ class _Making:
         digests = [each.digest for each in steps if each.digest] if change.rows is not None else []
         self._made.content = self._content(tables.vault(manifest.table_id), digests)
         opened = tables.commit(manifest, base, change.what, plan.rows, plan.log, made=self._made, details=plan.details)
+        self._written_as = opened
         return self._finished(opened, base, None, plan.facts)
 
     def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
@@ -351,11 +359,15 @@ class _Making:
         return done
 
     def _others(self, opened: Opened) -> int:
-        """Number of changes by others since the first attempt."""
+        """Number of changes by others since the first attempt; 0 if the log cannot be read: the change is made."""
         if self._first is None or opened.head.log.count <= self._first + 1:
             return 0
-        records = records_after(self._tables, opened.vault, opened.head.log, self._first)
-        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
+        try:
+            records = self._tables.log(opened, self._first)
+        except (CheckFailed, InputError, StoreError):
+            return 0
+        others = [each for each in records if each.change and each.change not in self._made.ids]
+        return sum(each.number <= opened.head.log.count for each in others)
 
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
@@ -367,10 +379,10 @@ class _Making:
         own = self._own | Names(frozenset(self._made.wrote))
         own = own | self._draft.objects() if made else own - self._draft.objects()
         kept = {newest.head.manifest.name, newest.head.log.page.name}
-        if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
-            kept = self._tables.named(newest)
-        left = own - names_of(newest.manifest, self._older) - Names(frozenset(kept)) - doomed_of(newest.manifest)
-        with cleaning():
+        with cleaning(), suppress(CheckFailed, InputError):  # it is damaged, or others moved or dropped it
+            if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
+                kept |= on_newest(lambda: self._tables.named(self._tables.open(self._name)))
+            left = own - names_of(newest.manifest, self._older) - Names(frozenset(kept)) - doomed_of(newest.manifest)
             left.delete(self._tables.stores)
         self._own = Names()
 
@@ -398,7 +410,7 @@ class _Making:
         by = ""
         if newest is not None and self._first is not None:
             with suppress(CheckFailed, StoreError):
-                records = records_after(self._tables, newest.vault, newest.head.log, self._first)
+                records = self._tables.log(newest, self._first)
                 named = list(dict.fromkeys(each.what for each in records if each.change))
                 by = f" ({', '.join(named[:3])})" if named else ""
         return in_the_way(self._tables, by)

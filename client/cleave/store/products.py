@@ -96,17 +96,17 @@ def products_of(schema: Schema, names: Sequence[str], stored: Sequence[Measure] 
     known = set(spellings(own))
     taken = {each.lower() for each in (*schema.names, *(each.name for each in stored))}
     products = []
-    for each in _wanted(schema, columns):
-        spelled = canonical(expression_of(each.sql(schema)))
+    for needed in _wanted(schema, columns):
+        spelled = canonical(expression_of(needed.sql(schema)))
         if spelled in known:
             continue
-        if each.name.lower() in taken:
+        if needed.name.lower() in taken:
             raise InputError(
-                f"column {each.name!r} already exists, and is not the product of that name",
+                f"column {needed.name!r} already exists, and is not the product of that name",
                 hint="give the column another name",
             )
         known.add(spelled)
-        products.append(each)
+        products.append(needed)
     return products
 
 
@@ -171,10 +171,10 @@ def measures_of_products(
     for each, argument, extent in zip(unknown, unknown.values(), extents([*unknown.values()]), strict=True):
         scales[canonical(expression_of(argument.sql))] = of_measures.measure_of(each.name, argument, extent)
     scaled = []
-    for each, measure in zip(whole, made, strict=True):
+    for whole_product, measure in zip(whole, made, strict=True):
         bounded = of_measures.of_bounds(measure)
         if bounded is None:
-            like = scales[canonical(expression_of(each.value(schema)))]
+            like = scales[canonical(expression_of(whole_product.value(schema)))]
             bounded = measure.model_copy(update={"centre": like.centre, "exponent": like.exponent})
         scaled.append(bounded)
     return scaled

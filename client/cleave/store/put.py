@@ -485,11 +485,11 @@ def _readers(old: Manifest, schema: Schema) -> tuple[Reader, ...]:
     """The readers of a replaced table: they may read the new rows. Raises InputError if a column of theirs is missing,
     or if the new schema adds thresholds.
     """
-    for each in old.readers:
-        if lost := [name for name in each.columns if name not in schema.names]:
+    for reader in old.readers:
+        if lost := [name for name in reader.columns if name not in schema.names]:
             raise InputError(
-                f"reader {each.name!r} has column {lost[0]!r}, which is missing in the new rows",
-                hint=f"name it as before, or first: cleave reader revoke {old.table} {each.name}",
+                f"reader {reader.name!r} has column {lost[0]!r}, which is missing in the new rows",
+                hint=f"name it as before, or first: cleave reader revoke {old.table} {reader.name}",
             )
     before, after = load_stored_schema(old).privacy, schema.privacy
     if (after.entity and not before.entity) or after.min_group > before.min_group:

@@ -232,11 +232,11 @@ class Reading:
         self._finished = True
         with self._lock:
             under_way = list(self._under_way.values())
-        for each in under_way:
+        for future in under_way:
             try:
-                self.deadline.result(each)
+                self.deadline.result(future)
             except Stopped:
-                if not each.cancelled():
+                if not future.cancelled():
                     raise
         self.deadline.check()
         left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._requested}

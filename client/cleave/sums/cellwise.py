@@ -126,13 +126,15 @@ class Selection:
         `withheld`: for each total, a flag (cells,) where it is unknown.
         """
         sums: list[Sums] = []
-        for each in self._needs.operands:
-            of = each.numbers
-            summed = {which: self.total(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
-            counted = each.counted(self._needs.measures)
-            counts = self.total(self._rows, each.filter) if counted is None else summed[counted, "count"]
+        for operand in self._needs.operands:
+            of = operand.numbers
+            summed = {
+                which: self.total(totals[which], operand.filter) for which in self._needs.totals if which[0] in of
+            }
+            counted = operand.counted(self._needs.measures)
+            counts = self.total(self._rows, operand.filter) if counted is None else summed[counted, "count"]
             unknown = {
-                which: self.total(withheld[which].astype(np.int64), each.filter)
+                which: self.total(withheld[which].astype(np.int64), operand.filter)
                 for which in summed
                 if which in withheld
             }

@@ -96,8 +96,8 @@ class Available(HasSums):
         """The sums for `cut`, which must have been cut with this object."""
         read = [self.operands[tuple(cut.arguments[at].sql for at in each.arguments)] for each in cut.encrypted]
         totals: dict[TotalOf, None] = {}
-        for each, operand in zip(cut.encrypted, read, strict=True):
-            needed = operand.needs(each.aggregate, self._measures)
+        for encrypted, operand in zip(cut.encrypted, read, strict=True):
+            needed = operand.needs(encrypted.aggregate, self._measures)
             if isinstance(needed, str):  # the cutter has checked this
                 raise TypeError(needed)
             totals |= dict.fromkeys(needed)

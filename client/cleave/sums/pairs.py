@@ -165,10 +165,10 @@ class Pairs:
         """SQL of the first product of two columns in `node` that is kept in another spelling: with a cast, so that it
         fits its type. "" if there is none.
         """
-        for each in node.find(Call):
-            if each.name == "*" and self._are_two_columns(each.arguments):
-                spelled = product([self._column(of) for of in each.arguments])
-                if spelled is not None and canonical(expression_of(spelled)) != canonical(each):
+        for call in node.find(Call):
+            if call.name == "*" and self._are_two_columns(call.arguments):
+                spelled = product([self._column(of) for of in call.arguments])
+                if spelled is not None and canonical(expression_of(spelled)) != canonical(call):
                     return spelled
         return ""
 

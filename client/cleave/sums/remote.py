@@ -62,14 +62,14 @@ def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> l
     """
     runs: list[list[Object]] = []
     size = 0
-    for each in objects:
-        if each.bytes > limits.MAX_LINKED_BYTES:
+    for stored in objects:
+        if stored.bytes > limits.MAX_LINKED_BYTES:
             raise StoreError("an object of the table is larger than a service reads", hint="put it by fewer columns")
-        if not runs or len(runs[-1]) == most or size + each.bytes > limits.MAX_LINKED_BYTES:
+        if not runs or len(runs[-1]) == most or size + stored.bytes > limits.MAX_LINKED_BYTES:
             runs.append([])
             size = 0
-        runs[-1].append(each)
-        size += each.bytes
+        runs[-1].append(stored)
+        size += stored.bytes
     return [tuple(run) for run in runs]
 
 
@@ -227,10 +227,10 @@ def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
     """Pack sums into requests: small ones together as far as their answer fits, large ones alone."""
     request: list[Sum] = []
     sums = size = links = 0
-    for each in wanted:
-        length = each.stop - each.start
-        more = sum(which.bytes for which in each.objects)
-        chars = len(each.objects) * (limits.MAX_LINK_CHARS // 2 + _LINK_EXTRA)
+    for wanted_sum in wanted:
+        length = wanted_sum.stop - wanted_sum.start
+        more = sum(which.bytes for which in wanted_sum.objects)
+        chars = len(wanted_sum.objects) * (limits.MAX_LINK_CHARS // 2 + _LINK_EXTRA)
         full = (
             sums + length > DIRECT_SUMS
             or size + more > limits.MAX_LINKED_BYTES
@@ -240,7 +240,7 @@ def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
         if request and full:
             yield request
             request, sums, size, links = [], 0, 0, 0
-        request.append(each)
+        request.append(wanted_sum)
         sums, size, links = sums + length, size + more, links + chars
     if request:
         yield request

@@ -307,9 +307,9 @@ class Scan:
                     continue
                 order = order_of(self._stored, segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
-                for each in addends_of(placed, self._groups, needed, SCAN_ROWS):
-                    groups = tuple(place * self._groups + group for group in each.groups)
-                    about = sum_call(replace(each, groups=groups), weights)
+                for addend in addends_of(placed, self._groups, needed, SCAN_ROWS):
+                    groups = tuple(place * self._groups + group for group in addend.groups)
+                    about = sum_call(replace(addend, groups=groups), weights)
                     request = partial(request_of, segment, about, linked, self._stored.manifest)
                     yield ScanCall(segment.id, about, request)
 

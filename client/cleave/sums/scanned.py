@@ -105,11 +105,11 @@ class Scanned:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected, chunks = dict.fromkeys(shape.lanes, 0), dict.fromkeys(shape.lanes, 0)
         weights: dict[int, int] = {}
-        for segment, each in calls:
-            weights |= dict(zip(each.cut.groups, each.weights, strict=True))
-            for lane in each.cut.lanes:
-                expected[lane] += self._sentinels(segment, each, lane)
-                chunks[lane] += len(each.cut.chunks)
+        for segment, call in calls:
+            weights |= dict(zip(call.cut.groups, call.weights, strict=True))
+            for lane in call.cut.lanes:
+                expected[lane] += self._sentinels(segment, call, lane)
+                chunks[lane] += len(call.cut.chunks)
         sums = {}
         for lane, place in shape.places().items():
             pieces = shape.lanes[lane]
@@ -225,12 +225,12 @@ def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
     """Groups with at most `most` partial sums together, but at least one group."""
     batch: list[int] = []
     left = most
-    for group, each in pieces.items():
-        if batch and len(each) > left:
+    for group, chunks in pieces.items():
+        if batch and len(chunks) > left:
             yield batch
             batch, left = [], most
         batch.append(group)
-        left -= len(each)
+        left -= len(chunks)
     if batch:
         yield batch
 

@@ -58,15 +58,15 @@ def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = 
         """The objects. Raises InputError if a table of them would be far larger than the objects."""
         rows = members = 0
         seen: set[str] = set()
-        for each in objects():
-            rows, members = rows + 1, members + len(each)
-            seen.update(each)
+        for row in objects():
+            rows, members = rows + 1, members + len(row)
+            seen.update(row)
             if rows * len(seen) > max(_FIELDS, _SPARSE * members):
                 raise InputError(
                     f"{shown}: its {rows:,} first objects have {len(seen):,} different members, most in few objects",
                     hint="write such members as values: one column for their names, one for their values",
                 )
-            yield each
+            yield row
 
     names = _filled(measured()) if flatten else dict.fromkeys(chain.from_iterable(measured()))
     if not names:
@@ -228,14 +228,14 @@ def _flattened(value: Any, where: str) -> dict[str, Any]:
     pending = [("", iter(_object_of(value, where).items()))]  # open objects, each with the names that lead to it
     while pending:
         prefix, members = pending[-1]
-        for name, each in members:
+        for name, member in members:
             path = f"{prefix}{name}"
-            if isinstance(each, dict):
-                pending.append((f"{path}.", iter(each.items())))
+            if isinstance(member, dict):
+                pending.append((f"{path}.", iter(member.items())))
                 break
             if path in flat:
                 raise InputError(f"{where}: has two members {path!r} once it is flat", hint="rename one of them")
-            flat[path] = _list_text(each, f"{where}, member {path!r}") if isinstance(each, list) else each
+            flat[path] = _list_text(member, f"{where}, member {path!r}") if isinstance(member, list) else member
         else:
             pending.pop()
     return flat

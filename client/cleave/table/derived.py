@@ -108,9 +108,9 @@ def _unknown(message: str, name: str, typed: str) -> UnknownColumn:
 def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:
     """Raises ValueError naming the key of the first mistake."""
     derived: dict[str, Derived] = {}
-    for name, each in tables.items():
+    for name, entry in tables.items():
         place = f"[derived.{name}]"
-        table = inner(each, place)
+        table = inner(entry, place)
         only_keys(table, _KEYS, place)
         if not name.strip() or name.lower() in derived:
             raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
@@ -133,12 +133,12 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
     import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
 
     tables = tomlkit.table(is_super_table=True)
-    for each in derived:
+    for column in derived:
         table = tomlkit.table()
-        table.add("sql", each.text)
-        if each.reason:
-            table.add("reason", each.reason)
-        tables.add(each.name, table)
+        table.add("sql", column.text)
+        if column.reason:
+            table.add("reason", column.reason)
+        tables.add(column.name, table)
     return tables
 
 

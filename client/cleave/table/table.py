@@ -391,8 +391,8 @@ class Table:
         repeated = [each for each, times in zip(streams, named, strict=True) if times > 1 or every]
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
-        for each in repeated:
-            size = each.hold(left)
+        for relation in repeated:
+            size = relation.hold(left)
             if size is None:
                 raise self.engine.refusal()
             left = None if left is None else left - size
