@@ -45,7 +45,7 @@ _LATE = WireError(
 )
 
 
-class Content(Protocol):
+class LinkedContent(Protocol):
     def read(self, buffer: Buffer) -> memoryview:
         """Return the bytes, perhaps in `buffer`. Raises WireError if they are not the expected ones."""
         ...
@@ -122,7 +122,7 @@ class TableLinks:
         _each(len(objects), fetch, what)
         return contents
 
-    def contents(self, objects: Sequence[Linked]) -> list[Content]:
+    def contents(self, objects: Sequence[Linked]) -> list[LinkedContent]:
         """Like `read`, but an object in a folder is read by the process that needs it."""
         addresses = [self._address(each.link, TABLES, f"object {at}") for at, each in enumerate(objects)]
         if not all(base.is_shared for base, _ in addresses):

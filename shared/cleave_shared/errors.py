@@ -257,7 +257,7 @@ class Undecided(CleaveError):  # noqa: N818 - named for what happened
 
 
 def stack_level() -> int:
-    """The stack level of a warning: of the first frame outside the client, counted from the function that warns."""
+    """The stack level of a warning: that of the first frame outside the client, counted from who warns."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave."):
         frame, level = frame.f_back, level + 1

@@ -55,7 +55,7 @@ from cleave_shared.errors import InputError, KeyFileError, QueryRefused, Service
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.sums.job import Job
+    from cleave.sums.job import ScanJob
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
 
@@ -344,7 +344,7 @@ class StoredSource(VersionedSource[Stored]):
             raise _no_scan()
         return self._job(plan, self._site_of(plan), self._machine).stop()
 
-    def _job(self, plan: Plan, site: Site, machine: Machine) -> Job:
+    def _job(self, plan: Plan, site: Site, machine: Machine) -> ScanJob:
         from cleave.sums.job import job_of  # noqa: PLC0415 - boto3 takes 120 ms
 
         folder = self._tables.folder(plan.table)

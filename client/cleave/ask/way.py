@@ -12,7 +12,7 @@ from cleave.ask.question import GroupSums, Question
 if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need them
     from cleave.store.manifest import Measure, Object
     from cleave.store.rows import Read
-    from cleave.sums.job import Job
+    from cleave.sums.job import ScanJob
     from cleave.sums.stored import Stored
     from cleave.table.schema import Schema
     from cleave.table.table import Table
@@ -189,7 +189,7 @@ class Setting(Generic[Place]):
     question: Question
     at_work: Callable[[Table | None], None] = lambda _: None
     stop: Callable[[], None] = lambda: None
-    job: Job | None = None
+    job: ScanJob | None = None
     side_by_side: int = 1
 
 

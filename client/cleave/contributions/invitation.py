@@ -23,11 +23,11 @@ from pydantic import ValidationError
 
 from cleave.ckks.public_key import PublicKey
 from cleave.store.cells import Cells, index_of
-from cleave.store.change import Change, Plan, require_no_reader
+from cleave.store.change import Change, ChangePlan, require_no_reader
 from cleave.store.contributors import OWNER, contributor_of, is_shared
 from cleave.store.filling import Say, silent
 from cleave.store.making import make
-from cleave.store.manifest import Contributor, Count, Hex, Manifest, Segment, StoredModel, new_id, now
+from cleave.store.manifest import Contributor, Count, Manifest, Segment, StoredModel, new_id, now
 from cleave.store.published import ENDS, all_rows, has_ended, leaving
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
@@ -35,6 +35,7 @@ from cleave.table.privacy import NO_PRIVACY
 from cleave.table.progress import Silent
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError, KeyFileError
+from cleave_shared.wire import Hex
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 
@@ -120,7 +121,7 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
     """Register the holder of `key` (64 hex digits) as contributor `name`. Raises InputError, ConflictError."""
     contributor = Contributor(name=name, key=key, registration=new_id(), added=now())
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         if not _NAME.fullmatch(name) or name.lower() == OWNER:
@@ -136,7 +137,7 @@ def register(tables: Tables, table: str, name: str, key: str) -> Opened:
         if not is_shared(base.manifest):
             require_no_reader(base.manifest, "rows of contributors")
         manifest = base.manifest.model_copy(update={"contributors": (*base.manifest.contributors, contributor)})
-        return Plan(manifest, details={"contributor": name})
+        return ChangePlan(manifest, details={"contributor": name})
 
     return make(tables, table, Change("contributor add", [name, key], plan), Silent()).opened
 
@@ -147,14 +148,16 @@ def remove(tables: Tables, table: str, name: str, warn: Say = silent) -> Opened:
     Raises InputError for an unknown name, ConflictError.
     """
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - as above
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - as above
         if base is None:
             raise tables.no_table(table)
         who = contributor_of(base.manifest, name)
         gone = [each for each in base.manifest.segments if each.contributor == who.name]
         manifest, cells = without(tables, base, gone)
         left = tuple(each for each in manifest.contributors if each != who)
-        return Plan(manifest.model_copy(update={"contributors": left}), cells=cells, details={"contributor": who.name})
+        return ChangePlan(
+            manifest.model_copy(update={"contributors": left}), cells=cells, details={"contributor": who.name}
+        )
 
     done = make(tables, table, Change("contributor remove", [name.lower()], plan), Silent())
     if done.before is not None and has_ended(done.before.manifest, done.opened.manifest):

@@ -291,7 +291,7 @@ def _answered_of(
 
 
 def _without_tables(
-    sent: Statement, request: Request, tables: catalogue.Tables, most: int
+    sent: Statement, request: Request, tables: catalogue.ListedTables, most: int
 ) -> tuple[Records, dict[str, Any]]:
     """The answer to a statement over the catalogue or without a table, and the head of its reply."""
     statement, types = _with_parameters(sent, request, catalogue.parameters)
@@ -340,7 +340,7 @@ def _with_parameters(
     return statement.with_parameters(typed), oids
 
 
-def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.Tables) -> list[str]:
+def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
     """Types of the parameters of a statement over tables."""
     statement = adapted(statement)
     paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]

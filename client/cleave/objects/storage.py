@@ -24,7 +24,7 @@ from cleave.objects.retention import Retention
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, Code, InputError, ServiceError
 
-Content = TypeVar("Content")
+_Content = TypeVar("_Content")
 Checked = TypeVar("Checked")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
@@ -184,7 +184,7 @@ def checked(name: str) -> str:
     return name
 
 
-def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked]) -> Checked:
+def read_twice(read: Callable[[], _Content], check: Callable[[_Content], Checked]) -> Checked:
     """Return `check` of what `read` returns. If `check` raises CheckFailed, read once more: a bit may have flipped in
     transit.
     """

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 
 import duckdb
 
-from cleave.propose.detect import Facts
+from cleave.propose.detect import ColumnFacts
 from cleave.table.cast import FieldCast, cast
 from cleave.table.duck import connect_reading, identifier, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs
@@ -67,7 +67,7 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
     return None
 
 
-def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
+def written_back(text: Table, facts: ColumnFacts, dialect: CsvDialect) -> ColumnFacts:
     """Return `facts` with the first field that becomes a different text, if there is one. `text` is the file
     as text.
     """
@@ -110,7 +110,7 @@ def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
     return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
 
 
-def _declared(facts: Facts) -> Column:
+def _declared(facts: ColumnFacts) -> Column:
     return Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format)
 
 
@@ -135,7 +135,7 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> Decimal | None:
         return None
 
 
-def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
+def as_same_text(text: Table, facts: ColumnFacts, dialect: CsvDialect) -> ColumnFacts:
     """`facts` of a column that its source states to be text: text, unless DuckDB writes each value like its field."""
     if difference(text, _declared(facts), dialect, stated=True) is None:
         return facts

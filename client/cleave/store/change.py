@@ -30,7 +30,7 @@ MOST_ROUNDS = 4  # in which others changed what was read
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """What a change does to one version of a table.
 
     `manifest`: that version's, with this change's own difference; without a secret if the table is new. `cells`: of the
@@ -93,7 +93,7 @@ class Change:
 
     what: str
     request: Sequence[object]
-    plan: Callable[[Opened | None, ExitStack], Plan]
+    plan: Callable[[Opened | None, ExitStack], ChangePlan]
     follows: Callable[[Manifest | None, Manifest], bool] = never
     are_rows: Callable[[Sequence[ChangeStep]], bool] | None = None
     rows: Callable[[], Sequence[str]] | None = None
