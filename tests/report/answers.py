@@ -13,7 +13,7 @@ from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Re
 from cleave.ask.question import Result, Usage
 from cleave.finish import ResultTable
 from cleave.report.page import PageFacts
-from cleave.sql.plan import Output, Source
+from cleave.sql.plan import FigureSource, Output
 
 Cell = tuple[Any, float | None, bool | None]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'`{{7*7}}\u2028\u202e"
@@ -31,7 +31,9 @@ def key(value: Any) -> Cell:
     return value, None, None
 
 
-def table(columns: Sequence[tuple[str, Source, str]], rows: Sequence[Sequence[Cell]], **marks: Any) -> ResultTable:
+def table(
+    columns: Sequence[tuple[str, FigureSource, str]], rows: Sequence[Sequence[Cell]], **marks: Any
+) -> ResultTable:
     return ResultTable(
         columns=[Output(name, source) for name, source, _ in columns],
         types=[type_ for _, _, type_ in columns],
@@ -99,7 +101,7 @@ def description(name: str = "ward") -> Description:
     )
 
 
-NUMBERS: tuple[tuple[str, Source, str], ...] = (
+NUMBERS: tuple[tuple[str, FigureSource, str], ...] = (
     ("ward", "key", "VARCHAR"),
     ("COUNT(*)", "plain", "BIGINT"),
     ("AVG(age)", "encrypted", "DOUBLE"),
@@ -198,7 +200,7 @@ def _dates(series: int) -> ResultTable:
             rows.append(
                 [key(str(day)), *([key("ABCDEFGH"[line])] if series > 1 else []), about(mean, 1.5), certain(place)]
             )
-    names: list[tuple[str, Source, str]] = [
+    names: list[tuple[str, FigureSource, str]] = [
         ("month", "key", "DATE"),
         ("AVG(age)", "encrypted", "DOUBLE"),
         ("n", "plain", "BIGINT"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cleave.finish import ResultTable
 from cleave.finish.result import loaded, records
-from cleave.sql.plan import LocalPlan, QueryPlan, Source
+from cleave.sql.plan import FigureSource, LocalPlan, QueryPlan
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave_shared.errors import extra
@@ -58,7 +58,7 @@ class Result:
         return tuple(self._table.types)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[FigureSource, ...]:
         return tuple(self._table.source(place) for place in range(len(self.columns)))
 
     @property

@@ -65,8 +65,8 @@ class Frame:
         return self.shown
 
 
-Name = str | Path | Input
-Names = Name | Sequence[Name]
+_Name = str | Path | Input
+Names = _Name | Sequence[_Name]
 
 
 def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatten: bool = False) -> list[Input]:
@@ -196,7 +196,7 @@ def pattern_of(source: Input) -> str:
     return "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
 
 
-def _several(names: Names) -> Sequence[Name]:
+def _several(names: Names) -> Sequence[_Name]:
     return [names] if isinstance(names, str | Path | Input) else names
 
 

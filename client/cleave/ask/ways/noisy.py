@@ -33,7 +33,7 @@ from cleave.releases.noisy import NoisyTotals
 from cleave.releases.release import ReleaseHead
 from cleave.sql.bounds import Types
 from cleave.sql.nodes import Node
-from cleave.sql.plan import Argument, QueryPlan, Source
+from cleave.sql.plan import Argument, FigureSource, QueryPlan
 from cleave.sql.rejoin import Members
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
@@ -58,7 +58,7 @@ _NO_CELL: Final = (
 class NoisySums(KeptTotals):
     """Sums that a noisy release has."""
 
-    counts: Source = "noisy"
+    counts: FigureSource = "noisy"
     way_on = ""
 
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], parts: Collection[TotalOf]) -> None:

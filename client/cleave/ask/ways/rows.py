@@ -16,7 +16,7 @@ from cleave.ask.question import GroupSums, Question
 from cleave.ask.session import within
 from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
-from cleave.sql.nodes import Column, Node, write
+from cleave.sql.nodes import ColumnRef, Node, write
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.sql.split import Halves
 from cleave.store.reading import Reading, read_whole
@@ -169,7 +169,7 @@ def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None
     """Return the cells that may have rows for which all `conditions` are TRUE; None means all cells."""
     plain = {each.name for each in stored.whole_schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.by if name in plain}
-    columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]
+    columns = [(each, [column.name.lower() for column in each.find(ColumnRef)]) for each in conditions]
     usable = {write(each): names for each, names in columns if by.keys() >= {*names}}
     if not usable:
         return None
