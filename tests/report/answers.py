@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
-from cleave.ask.question import Result, Usage
+from cleave.ask.question import Answer, Usage
 from cleave.finish import ResultTable
 from cleave.report.page import PageFacts
 from cleave.sql.plan import FigureSource, Output
@@ -44,11 +44,11 @@ def table(
     )
 
 
-def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = True) -> Result:
+def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = True) -> Answer:
     hides = min_group is not None
     if not asked:
         usage = Usage(None, None, 6_000, None, None, *[0] * 7)
-        return Result(result, {"plain groups": "not needed"}, usage, {"local": 0.2})
+        return Answer(result, {"plain groups": "not needed"}, usage, {"local": 0.2})
     usage = Usage(
         profile="sum60-pack",
         key_id="8f2a-31c0-77de",
@@ -67,7 +67,7 @@ def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = T
     )
     checks = {"plain groups": "passed", "redundant sum": "passed", "noise": "passed", "range": "not needed"}
     timings = {"split": 0.021, "encode": 0.034, "ask": 0.41, "plain": 0.06, "sensitive": 0.402, "finish": 0.018}
-    return Result(result, checks, usage, timings)
+    return Answer(result, checks, usage, timings)
 
 
 def facts(
@@ -238,7 +238,7 @@ def _whole() -> ResultTable:
 
 
 EMPTY = table(NUMBERS, [])
-CASES: dict[str, tuple[Result, PageFacts, Description | None]] = {
+CASES: dict[str, tuple[Answer, PageFacts, Description | None]] = {
     "few": (answer(_few()), facts(), description()),
     "one group": (answer(_groups(1)), facts(), description()),
     "thirty groups": (answer(_groups(30)), facts(), description()),

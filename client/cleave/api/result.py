@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ask.question import Result as Answer
-    from cleave.ask.question import Usage
+    from cleave.ask.question import Answer, Usage
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from cleave.ask.describe import Description, Leakage, Requests, description
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import DEFAULTS, Options
 from cleave.ask.way import Cost
 from cleave.ask.ways.file import FilePlace
@@ -18,7 +18,7 @@ _UNREAD = "not read, stays here"
 
 
 def describe_file(
-    place: FilePlace, plan: Plan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+    place: FilePlace, plan: AnswerPlan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
 ) -> Description:
     """Describe the plan.
 

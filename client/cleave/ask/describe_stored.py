@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
-from cleave.ask.plan import Considered, Plan
+from cleave.ask.plan import AnswerPlan, Considered
 from cleave.ask.way import Lesson, Site
 from cleave.finish.result import FAULTS_ONLY
 
@@ -17,7 +17,9 @@ _SILENT = Lesson(
 _WHEN = "when the query ran, and under whose credentials"
 
 
-def describe_stored(site: Site, plan: Plan, considered: Sequence[Considered] = (), *, pad: bool = False) -> Description:
+def describe_stored(
+    site: Site, plan: AnswerPlan, considered: Sequence[Considered] = (), *, pad: bool = False
+) -> Description:
     """Describe a plan over stored tables.
 
     This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from cleave.ask.options import LONGEST_TIMEOUT
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.pointing import point
-from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
+from cleave.ask.question import DEFAULTS, Answer, Clock, GroupSums, Options, RunningQuestion
 from cleave.ask.source import AskedBy, Source
 from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -112,7 +112,7 @@ class Session:
 
         return on_newest(on_version, begins_again)
 
-    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
+    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> AnswerPlan:
         """Decide which way answers each output. This reads no rows and sends nothing.
 
         `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, InputError if `question` is
@@ -143,21 +143,21 @@ class Session:
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return self._run(lambda _: self.source.asked_by(name))
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return self._run(lambda _: self.source.under_threshold(plan))
 
-    def ways(self, question: str | Statement) -> Sequence[Plan]:
+    def ways(self, question: str | Statement) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         statement = _read(question)
         return self._run(lambda _: self.source.ways(statement))
 
-    def describe(self, plan: Plan, options: Options | None = None) -> Description:
+    def describe(self, plan: AnswerPlan, options: Options | None = None) -> Description:
         """Describe what the query would send, read and reveal. Raises InputError, QueryRefused."""
         with self._bars() as progress:
             return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
 
-    def _described(self, plan: Plan, options: Options, progress: Progress) -> Description:
+    def _described(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
         description = self.source.describe(plan, options, progress)
         if not options.min_group:
             return description
@@ -169,13 +169,13 @@ class Session:
 
     def ask(
         self,
-        plan: Plan,
+        plan: AnswerPlan,
         options: Options | None = None,
         seconds: float | None = None,
         *,
         strict: bool = False,
         spent: float = 0.0,
-    ) -> Result:
+    ) -> Answer:
         """Answer `plan`.
 
         Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
@@ -207,14 +207,14 @@ class Session:
         *,
         cloud_only: bool = False,
         strict: bool = False,
-        planned: Callable[[Plan], None] = lambda _: None,
-    ) -> tuple[Plan, Result]:
+        planned: Callable[[AnswerPlan], None] = lambda _: None,
+    ) -> tuple[AnswerPlan, Answer]:
         """Plan a question and answer it, as `plan` and `ask` do. If others replace a table in between by one that the
         plan does not fit, it is planned again. `planned` gets each plan.
         """
         spent = 0.0
 
-        def asked() -> tuple[Plan, Result]:
+        def asked() -> tuple[AnswerPlan, Answer]:
             nonlocal spent
             plan = self.plan(question, cloud_only=cloud_only)
             planned(plan)
@@ -225,16 +225,16 @@ class Session:
 
         return self.source.on_newest(asked)
 
-    def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
+    def _answer(self, plan: AnswerPlan, options: Options | None, deadline: Deadline) -> Answer:
         plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
-            question = Question(guarded, progress, deadline, Clock())
+            question = RunningQuestion(guarded, progress, deadline, Clock())
             if isinstance(plan.cut, QueryPlan):
                 with self.source.sums(plan, question) as sums:
                     return finished(sums, question)
             return finished_whole(self.source, plan, plan.cut, question)
 
-    def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
+    def _guarded(self, plan: AnswerPlan, options: Options | None) -> tuple[AnswerPlan, Options]:
         """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
 
         The plan counts what that size requires. Raises QueryRefused for a smaller size than the source's without `yes`.
@@ -250,7 +250,7 @@ class Session:
             return plan, replace(chosen, min_group=0)
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
-    def _log_smaller(self, plan: Plan, options: Options) -> None:
+    def _log_smaller(self, plan: AnswerPlan, options: Options) -> None:
         """Record an answer with smaller groups than a table allows in that table's log."""
         if options.min_group and options.yes and not options.logged:
             self.source.log_smaller(plan, options.min_group)
@@ -265,7 +265,7 @@ class Session:
         deadline.check()
         return self.source.run(lambda: work(deadline), deadline)
 
-    def stop_job(self, plan: Plan) -> bool:
+    def stop_job(self, plan: AnswerPlan) -> bool:
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         return self._run(lambda _: self.source.stop_job(plan))
 
@@ -296,7 +296,7 @@ def _read(question: str | Statement) -> Statement:
     return question if isinstance(question, Statement) else read_statement(question)
 
 
-def finished(sums: GroupSums, question: Question) -> Result:
+def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
     """Finish the answer to a question that was divided. Raises CheckFailed if two sources report different groups."""
     from cleave.finish import finish  # noqa: PLC0415 - see import_finish
     from cleave.finish.finish import uncollected  # noqa: PLC0415
@@ -337,13 +337,13 @@ def finished(sums: GroupSums, question: Question) -> Result:
     else:
         selected = None if usage.rows is None else sum(groups.counts)  # of a noisy release nobody knows
         usage = replace(usage, selected_rows=selected, groups=len(groups.keys))
-    return Result(result, sums.checks, usage, question.clock.seconds)
+    return Answer(result, sums.checks, usage, question.clock.seconds)
 
 
 _PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
 
 
-def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Question) -> Result:
+def finished_whole(source: Source, plan: AnswerPlan, whole: LocalPlan, question: RunningQuestion) -> Answer:
     """Let DuckDB on this machine answer a whole question over the rows that `source` loads.
 
     Raises QueryRefused if a minimum group size applies, InputError if the rows do not allow the computation, OutOfTime
@@ -377,10 +377,10 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
             bounds=[[0.0 if each else None for each in exact] for _ in rows],
             exact=[[True if each else None for each in exact] for _ in rows],
         )
-        return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
+        return Answer(result, loaded.checks, loaded.usage(), question.clock.seconds)
 
 
-def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Question) -> Result:
+def _finished_join(source: Source, plan: AnswerPlan, whole: JoinPlan, question: RunningQuestion) -> Answer:
     """Answer a question over a join in which a minimum group size counts the people."""
     from cleave.table.running import limited  # noqa: PLC0415 - few questions need it
 

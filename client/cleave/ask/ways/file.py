@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cleave.ask.question import GroupSums, Question, Usage
-from cleave.ask.way import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.question import GroupSums, RunningQuestion, Usage
+from cleave.ask.way import READ_HERE, Disclosures, Use, Uses, Way, WayContext, Work
 from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import LocalPlan, QueryPlan
 
@@ -35,7 +35,7 @@ class FilePlace:
 
 
 @dataclass(frozen=True)
-class File(Way[FilePlace]):
+class FileWay(Way[FilePlace]):
     cut: QueryPlan | LocalPlan
 
     name = "file"
@@ -52,7 +52,7 @@ class File(Way[FilePlace]):
     def disclosures(self, place: FilePlace, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return place.packed.disclosures() if place.packed else Disclosures()
 
-    def answer(self, setting: Setting[FilePlace]) -> GroupSums:
+    def answer(self, setting: WayContext[FilePlace]) -> GroupSums:
         assert isinstance(self.cut, QueryPlan)  # noqa: S101 - DuckDB answers others as a whole
         place, question = setting.place, setting.question
         counted = self.cut
@@ -71,7 +71,7 @@ class File(Way[FilePlace]):
             transport.stop()
 
 
-def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
+def split_in_time(table: Table, cut: QueryPlan, question: RunningQuestion) -> tuple[QueryPlan, Halves]:
     """Split the table by `cut`. Raises OutOfTime, Stopped."""
     from cleave.ask.session import within  # noqa: PLC0415
     from cleave.sql.split import split  # noqa: PLC0415

@@ -26,7 +26,7 @@ import numpy as np
 from cleave.aggregates.base import Figure, undecided
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.ask.question import GroupSums
-from cleave.ask.way import Setting
+from cleave.ask.way import WayContext
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
 from cleave.releases.noisy import NoisyTotals
@@ -133,7 +133,7 @@ class Noisy(OpenedRelease):
 class NoisyWay(ReleaseWay[Noisy]):
     name = "noisy release"
 
-    def answer(self, setting: Setting[Noisy]) -> GroupSums:
+    def answer(self, setting: WayContext[Noisy]) -> GroupSums:
         release, needs = setting.place, self.needs
         selection = Selection(release.cells.rows, release.table, needs)
         figures = [

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Question
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import GroupSums, RunningQuestion
 from cleave.ask.session import within
-from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import ColumnRef, Node, write
 from cleave.sql.plan import LocalPlan, QueryPlan
@@ -46,7 +46,7 @@ class Fetch:
         rows = self.stored.rows
         return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
 
-    def reading(self, question: Question) -> Reading:
+    def reading(self, question: RunningQuestion) -> Reading:
         """Return a reading, which can be used once and must be read to its end."""
         return self.stored.rows.reading(
             self.columns,
@@ -59,7 +59,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Rows(StoredWay):
+class RowsWay(StoredWay):
     """The groups and local aggregates of a divided question, or the tables with which DuckDB answers a whole
     question.
     """
@@ -70,25 +70,25 @@ class Rows(StoredWay):
     stage = "rows"
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
+    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> RowsWay | None:
         needed = isinstance(cut, LocalPlan) or cut.local or (not cut.asks_plain and available.groups(cut.selecting))
         return cls(cut) if needed else None
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         plan = choosing.by_sums(choosing.totals_of(choosing.site.stored)) if choosing.cloud_only else choosing.base
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, AnswerPlan):
             return
         if plan.worth > 1:
             yield choosing.by_sums(NoSums(FEWER_BYTES))
-        elif any(isinstance(each, Rows) for each in plan.ways):
+        elif any(isinstance(each, RowsWay) for each in plan.ways):
             yield plan
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:
         """Yield a lower limit, if totals answer too: the columns that are added up."""
         base, site = choosing.base, choosing.site
-        if isinstance(base, Plan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
+        if isinstance(base, AnswerPlan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
             names = [*base.cut.selecting, *(name for each in base.cut.arguments for name in each.columns)]
             fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, base.cut.conditions))
             yield sum(each.bytes for each in fetch.reads())
@@ -142,7 +142,7 @@ class Rows(StoredWay):
             )
         return Disclosures([of_plain] if reads_plain else [], [text] if fetched else [])
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
         cut, question = self.cut, setting.question
         if not isinstance(cut, QueryPlan):
