@@ -47,7 +47,7 @@ class Operation:
         return self.work(received.request, note, links().below(table_set) if table_set is not None else None)
 
 
-class Service:
+class ServiceHandler:
     """`operations`: targets by path. `prepare` is called before the first request of a process that serves many."""
 
     def __init__(

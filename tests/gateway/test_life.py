@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
@@ -431,7 +431,7 @@ class Life:
         truth = question.truth(self.mirror)
         for plan in fronts.session.ways(question.ours):
 
-            def ask(plan: Plan = plan) -> Shown:
+            def ask(plan: AnswerPlan = plan) -> Shown:
                 result = fronts.session.ask(plan, Options(min_group=1, yes=True)).result
                 return Shown(result.rows, result.bounds, result.exact)
 

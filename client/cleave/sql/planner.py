@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from cleave.sql.allowed import Mentioned, mentioned_in, names_of
-from cleave.sql.catalog import Catalog, Described, selects_of
+from cleave.sql.catalog import Catalog, ResultColumns, selects_of
 from cleave.sql.cut import Cutter
 from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
@@ -160,7 +160,7 @@ class Planner:
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
-    def _named(self) -> tuple[Mentioned, Described, tuple[Node, ...]] | QueryRefused:
+    def _named(self) -> tuple[Mentioned, ResultColumns, tuple[Node, ...]] | QueryRefused:
         """The query's names, outputs and conditions; or the reason why DuckDB here cannot answer it."""
         try:
             for name, other in self._others.items():

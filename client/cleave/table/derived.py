@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KEYS = ("sql", "reason")
 
 
-class _Column(Protocol):
+class _TypedColumn(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -33,7 +33,7 @@ class _Column(Protocol):
     def type(self) -> str: ...
 
 
-Find = Callable[[str], _Column | None]
+Find = Callable[[str], _TypedColumn | None]
 
 
 @dataclass(frozen=True, slots=True)

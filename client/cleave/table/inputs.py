@@ -64,8 +64,8 @@ class Frame:
         return self.shown
 
 
-Name = str | Path | Input
-Names = Name | Sequence[Name]
+_Name = str | Path | Input
+Names = _Name | Sequence[_Name]
 
 
 def open_inputs(names: Names, options: Options, most: int | None = None) -> list[Input]:
@@ -182,7 +182,7 @@ def mark_of(source: Input) -> object:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _several(names: Names) -> Sequence[Name]:
+def _several(names: Names) -> Sequence[_Name]:
     return [names] if isinstance(names, str | Path | Input) else names
 
 
