@@ -270,7 +270,7 @@ def proxied(
 
 
 @pytest.mark.slow
-def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
+def test_a_failing_s3_is_survived_or_told(proxied: tuple[World, Proxy]) -> None:
     world, proxy = proxied
     rng, failed = random.Random(9), 0
     proxy.arm(None)

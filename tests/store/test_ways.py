@@ -260,7 +260,7 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     assert f"up to {most:,} groups" in str(refused.value.hint)
 
 
-def test_prices() -> None:
+def test_requests_and_bytes_of_a_bucket_are_priced() -> None:
     """A bucket's requests and bytes cost money, a folder's nothing; nor do services in this process."""
     objects = [Object(name=f"tables/{0:032x}/{number:032x}", bytes=9_000_000, sha256="0" * 64) for number in range(100)]
     reading = Work([Read(each, 1_000_000) for each in objects[:9]])

@@ -44,7 +44,7 @@ def parquet(path: Path, sql: str) -> Path:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_a_gzipped_csv(encoding: str, tmp_path: Path) -> None:
+def test_a_gzipped_csv_is_read(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(CSV.replace("A", "Ä").encode(encoding)))
     given = schema({"ward": "VARCHAR", "age": "BIGINT"}, encoding=encoding)
@@ -110,7 +110,7 @@ def test_only_text_may_be_packed(content: bytes, tmp_path: Path) -> None:
         open_inputs(path, CsvDialect())
 
 
-def test_tab_separated(tmp_path: Path) -> None:
+def test_tab_separated_values_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text(CSV.replace(",", "\t"))
     proposed = propose(path)
@@ -130,7 +130,7 @@ PARQUET: dict[str, tuple[str, str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", PARQUET)
-def test_parquet(case: str, tmp_path: Path) -> None:
+def test_parquet_is_read(case: str, tmp_path: Path) -> None:
     sql, type_, wanted = PARQUET[case]
     found = rows(parquet(tmp_path / "t.parquet", sql), schema({"x": type_}))
     assert [str(x) if type_.startswith("DEC") else x for (x,) in found] == wanted
@@ -197,7 +197,7 @@ def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
     assert len(rows(path, proposed)) == 9
 
 
-def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
     with open_table("-", WARDS) as table:
         assert table.name == "stdin"
@@ -246,7 +246,7 @@ def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_lines_to_skip(end: str, encoding: str, tmp_path: Path) -> None:
+def test_lines_to_skip_are_skipped(end: str, encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(f'Export of "wards\n\nmade 2024\n{CSV}'.replace("\n", end).encode(encoding))
     given = schema({"ward": "VARCHAR", "age": "BIGINT"}, encoding=encoding, skip=3)

@@ -34,7 +34,7 @@ def lay(*columns: ColumnType, bits: int = BITS, fewest: int = 1, digits: int = 9
     return plan_layout(columns, WINDOW, bits, fewest, digits)
 
 
-def test_noise() -> None:
+def test_noise_is_bounded_as_documented() -> None:
     """13.37 sigma of a centred binomial of variance 10.5: docs/ckks.md section 3."""
     assert noise(1) == pytest.approx(43.32, abs=0.01)
     assert noise(64) == 8 * noise(1)
@@ -245,7 +245,7 @@ def test_placing_group_by_group_is_placing_row_by_row(counts: list[int], *, pad:
     assert (by_row == by_group).all()
 
 
-def test_padding() -> None:
+def test_padding_depends_on_counts_alone() -> None:
     def shape(counts: list[int], capacity: int) -> list[tuple[int, int]]:
         return [(block.start, block.chunks) for block in place(np.array(counts), capacity, pad=True).blocks]
 
