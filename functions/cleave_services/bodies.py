@@ -40,7 +40,7 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceAnswer:
     status: int
     kind: str  # media type
     content: bytes
@@ -76,7 +76,7 @@ def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
     return Received(wire.validate(model, head, blobs, own=own), mark)
 
 
-def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
+def dump(answer: Message | Large, received: Received, kind: str) -> ServiceAnswer:
     """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
     if isinstance(answer, Large):
         try:
@@ -92,14 +92,14 @@ def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
         size = len(content) + content.count(b'"') + content.count(b"\\")
     if size > limit:
         raise _too_large("answer", limit, "request fewer groups at a time")
-    return Answer(200, kind, content)
+    return ServiceAnswer(200, kind, content)
 
 
 def frames(answer: Message, received: Received) -> bytes:
     return wire.dump_frames(answer, received.mark)
 
 
-def refusal(error: Exception) -> Answer:
+def refusal(error: Exception) -> ServiceAnswer:
     """The answer that reports an error."""
     if not isinstance(error, MemoryError):  # a MemoryError comes from the service's own limit
         error = exhausted(error) or error
@@ -116,10 +116,10 @@ _STATUSES: Final[dict[Code, int]] = {  # 422: all other codes
 }
 
 
-def problem(status: int, error: str, hint: str | None = None, code: str | None = None) -> Answer:
+def problem(status: int, error: str, hint: str | None = None, code: str | None = None) -> ServiceAnswer:
     # field names come from the sender: any length, perhaps not Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
-    return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint, code=code)))
+    return ServiceAnswer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint, code=code)))
 
 
 def _too_large(what: str, limit: int, hint: str) -> WireError:

@@ -22,7 +22,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cleave_services import bodies, links
-from cleave_services.bodies import Answer, Received
+from cleave_services.bodies import Received, ServiceAnswer
 from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import HEALTH, Application, Health
 from cleave_services.operations import Operation, Service
@@ -176,7 +176,7 @@ def _require_event(event: Any) -> None:
         raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, code="event") from None
 
 
-def _refused_event(answer: Answer) -> dict[str, Any]:
+def _refused_event(answer: ServiceAnswer) -> dict[str, Any]:
     log({"request_id": uuid.uuid4().hex, "status": answer.status, "error": "WireError"})
     headers = {"content-type": answer.kind}
     return {"statusCode": answer.status, "headers": headers, "body": answer.content.decode(), "isBase64Encoded": False}
@@ -268,5 +268,5 @@ def _refuse(request: Request, error: Exception) -> Response:
     raise error
 
 
-def _response(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
+def _response(answer: ServiceAnswer, headers: Mapping[str, str] | None = None) -> Response:
     return Response(answer.content, answer.status, headers=headers, media_type=answer.kind)

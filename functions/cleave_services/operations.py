@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from cleave_services import bodies
-from cleave_services.bodies import Answer, Note, Received
+from cleave_services.bodies import Note, Received, ServiceAnswer
 from cleave_shared import wire
 from cleave_shared.messages import Message
 
@@ -40,7 +40,7 @@ class Operation:
     def models(self) -> tuple[type[Message], type[Message]]:
         hints = get_type_hints(self.work)
         request, answer = hints["request"], hints["return"]
-        return request, next(iter(get_args(answer)), answer)  # of "Answer | Large", the first
+        return request, next(iter(get_args(answer)), answer)  # of "Message | Large", the first
 
     def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
         """Run the work, with links if there is a set. Raises its errors."""
@@ -58,7 +58,7 @@ class Service:
         self.operations = [Operation(path, target) for path, target in operations.items()]
         self.prepare = prepare
 
-    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Answer:
+    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> ServiceAnswer:
         """Answer a POST without HTTP, in its own media type. Raises nothing and logs nothing."""
         for operation in self.operations:
             if match := operation.pattern.fullmatch(path):

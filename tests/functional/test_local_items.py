@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from cleave.ask.describe import Description
-from cleave.ask.describe_file import describe_file
+from cleave.ask.files import describe_file
 from cleave.ask.plan import Plan
 from cleave.ask.question import Options, Result
 from cleave.ask.ways.file import File, FilePlace

@@ -20,6 +20,7 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.contributions.collect import collect
 from cleave.contributions.contribute import contribution_drafts
+from cleave.contributions.invitation import remove
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -42,7 +43,6 @@ from cleave.store.drafts import Draft
 from cleave.store.dropping import drop
 from cleave.store.heads import parsed
 from cleave.store.reader import Opened
-from cleave.store.removing import remove
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored

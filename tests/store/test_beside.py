@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from cleave.contributions.collect import collect
+from cleave.contributions.invitation import remove
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -39,7 +40,6 @@ from cleave.store.dropping import drop
 from cleave.store.moving import clear
 from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
-from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, ServiceError
 from tests.campaign import FACTOR, FULL

@@ -13,6 +13,7 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
+from cleave.contributions.invitation import remove
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import delete_rows as delete
@@ -25,7 +26,6 @@ from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
 from cleave.store.published import ENDS, Digests
-from cleave.store.removing import remove
 from cleave.store.rows import Rows
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleave.aggregates.columns import Column, Exact, Real
+from cleave.aggregates.columns import ColumnType, Exact, Real
 from cleave.ckks import encode as encode_module
 from cleave.ckks.checks import fields_of_lanes
 from cleave.ckks.encode import carried, encode
@@ -64,7 +64,7 @@ group_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=30) | st.lists(
 def test_totals_come_back_whatever_the_columns(data: st.DataObject, counts: list[int], pad: bool) -> None:
     rows = sum(counts)
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    types: list[Column] = [Exact(limit) for limit in data.draw(st.lists(limits_of_columns, min_size=1, max_size=5))]
+    types: list[ColumnType] = [Exact(limit) for limit in data.draw(st.lists(limits_of_columns, min_size=1, max_size=5))]
     columns = []
     for type_ in types:
         assert isinstance(type_, Exact)

@@ -7,19 +7,22 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
-from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import GroupSums, Question
 
 if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need them
     from cleave.store.manifest import Measure, Object
     from cleave.store.rows import Read
-    from cleave.sums.job import Job
+    from cleave.sums.job import ScanJob
     from cleave.sums.stored import Stored
     from cleave.table.schema import Schema
     from cleave.table.table import Table
 
 Destination = Literal["plain", "sensitive", "none"]
 Place = TypeVar("Place")
+# List prices in us-east-1 (docs/deploy.md). They leave out the run time of Lambda functions, which is not predicted.
+GET_DOLLARS = 0.40e-6  # of a read from S3
+OUT_DOLLARS = 0.09e-9  # of a byte that leaves the region
+CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
 READ_HERE = "read here, nothing of it sent"
 Showing = Callable[[str, "Schema"], "Schema"]
 """Of the schema of a table, by name, what a question may name."""
@@ -186,7 +189,7 @@ class Setting(Generic[Place]):
     question: Question
     at_work: Callable[[Table | None], None] = lambda _: None
     stop: Callable[[], None] = lambda: None
-    job: Job | None = None
+    job: ScanJob | None = None
     side_by_side: int = 1
 
 

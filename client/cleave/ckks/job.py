@@ -19,7 +19,7 @@ from cleave.aggregates.base import SIGMAS, Estimate
 from cleave.ckks.checks import Coefficients, GroupDrift, check_envelope, check_sentinels, check_totals, fields_of_lanes
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded, Scale
-from cleave.ckks.encryptors import Range, Shared
+from cleave.ckks.encryptors import ChunkSpan, Shared
 from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowField, WideLane, fields_of
 from cleave.ckks.packing import BlockRun, ChunkRange, Packing
 from cleave.ckks.secret_key import SharedKey
@@ -54,7 +54,7 @@ class Job:
         job._begin()
         return job
 
-    def encrypt(self, part: Range) -> Iterator[bytes]:
+    def encrypt(self, part: ChunkSpan) -> Iterator[bytes]:
         """Yield the objects of a request, one ciphertext each."""
         return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
 
@@ -114,7 +114,7 @@ class _Shared:
         self._plaintexts = np.frombuffer(memory, np.int64).reshape(-1, self._cipher.ring.degree)
         self._to_add = to_add
 
-    def encrypt(self, part: Range) -> Iterator[bytes]:
+    def encrypt(self, part: ChunkSpan) -> Iterator[bytes]:
         return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
 
 

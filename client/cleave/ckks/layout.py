@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cleave.aggregates.columns import Column, Exact, Real
+from cleave.aggregates.columns import ColumnType, Exact, Real
 
 FRESH_VARIANCE = 10.5  # of a ciphertext encrypted with the secret key
 SIGMAS_EXACT = 13.37  # more than sqrt(2 ln(2 / 2^-127))
@@ -116,7 +116,7 @@ def noise(terms: int) -> float:
     return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 
-def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
+def plan_layout(columns: Sequence[ColumnType], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
     """Lay out `columns`. At most `window` chunks are added up, and the smallest group has `fewest` rows.
 
     Real columns take half a lane if `digits` digits stay certain and lanes are saved.
@@ -126,7 +126,7 @@ def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewe
     return narrow if narrow.lanes < wide.lanes else wide
 
 
-def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
+def _lay_out(columns: Sequence[ColumnType], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
     guard = math.ceil(math.log2(2 * noise(window)))
     usable = capacity_bits - guard
     places: list[ColumnLayout] = []

@@ -123,7 +123,7 @@ def accept(
       cleave reader accept stays --version 12 --reader carol.json --store s3://bucket/prefix
       cleave reader accept stays --version 1 --reader carol.json --store tables
     """
-    from cleave.ask.tables import open_reader  # noqa: PLC0415 - as above
+    from cleave.ask.reader import open_reader  # noqa: PLC0415 - as above
 
     require_reader_alone(place)
     access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_limited(place)

@@ -15,7 +15,7 @@ value that the schema allows overflows a step. No step rounds, for a rounded sum
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,17 +29,16 @@ from cleave.sql.catalog import Catalog
 from cleave.sql.functions import SET_RETURNING
 from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
 from cleave.sql.parse import Select, parse
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.ranges import Range, range_of_type
 from cleave.sql.read import Reader, Statement, expression_of
 from cleave.sql.refusals import Uncut, too_deep
 from cleave.sql.resolve import has_aggregate, is_aggregate, resolve
 from cleave.table.duck import private, tree_of
 from cleave.table.schema import Schema
+from cleave.table.trees import Tree
 from cleave.table.types import FLOATS, decimals_of, is_number, is_numeric
 from cleave_shared.errors import QueryRefused
-
-Tree = Mapping[str, Any]
 
 FIGURES: Final = "count sum avg mean var_pop var_samp variance stddev stddev_pop stddev_samp"
 """Aggregates, by DuckDB's names."""
@@ -105,7 +104,7 @@ class Askable:
                     with private() as connection:
                         node = {**node, "where_clause": _Where(self, statement, connection).condition(where)}
                 self._require_keys(select)
-                _Figures(self, select, catalog).require()
+                _SelectList(self, select, catalog).require()
         except Uncut:  # for anything that no service answers
             raise refused(G2) from None
         except RecursionError:
@@ -126,9 +125,10 @@ class Askable:
                 raise refused(G2)
 
 
-def is_bare(cut: QueryPlan | LocalPlan) -> bool:
+def is_bare(cut: Cut) -> bool:
     """True if only figures are computed from rows: an expression over them could fail in a hidden group."""
-    return isinstance(cut, QueryPlan) and all(map(_is_figure, (each.sql for each in cut.local)))
+    sums = cut.sums()
+    return sums is not None and all(_is_figure(each.sql) for each in sums.local)
 
 
 def _is_figure(sql: str) -> bool:
@@ -244,7 +244,7 @@ def _is_alike(own: str, type_: str) -> bool:
     return own == type_ or (is_number(type_) and is_numeric(own)) or {own, type_} <= _DATES
 
 
-class _Figures:
+class _SelectList:
     """Checks the select list: expressions over keys and figures."""
 
     def __init__(self, askable: Askable, select: Select, catalog: Catalog) -> None:

@@ -22,7 +22,7 @@ from cleave.table.privacy import MICRO, MOST_EPSILON
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
-Part = Literal["rows", "count", "sum", "square"]
+StatisticKind = Literal["rows", "count", "sum", "square"]
 
 MOST_TABLE_ROWS: Final = 1 << 24  # of a table that is read for a noisy release, all on this machine
 MOST_CELLS: Final = 1 << 16
@@ -56,7 +56,7 @@ class Statistic:
     """
 
     name: str
-    part: Part
+    part: StatisticKind
     measure: int | None
     sensitivity: int
     epsilon: Fraction
@@ -76,7 +76,7 @@ def statistics(
 
     Raises InputError for a clamp whose totals or noise 64 bits may not hold, and for names in `split` that are none.
     """
-    parts: list[tuple[str, Part, int | None, int]] = [("rows", "rows", None, 1)]
+    parts: list[tuple[str, StatisticKind, int | None, int]] = [("rows", "rows", None, 1)]
     for place, clamp in enumerate(clamps):
         parts.append((f"{clamp.name}.sum", "sum", place, clamp.reach))
         if clamp.nullable:

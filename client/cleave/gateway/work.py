@@ -20,6 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from cleave.ask.files import further_of
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
@@ -42,7 +43,6 @@ from cleave.gateway.values import (
     type_of,
 )
 from cleave.gateway.wire import message
-from cleave.propose.further import further_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
@@ -291,7 +291,7 @@ def _answered_of(
 
 
 def _without_tables(
-    sent: Statement, request: Request, tables: catalogue.Tables, most: int
+    sent: Statement, request: Request, tables: catalogue.ListedTables, most: int
 ) -> tuple[Records, dict[str, Any]]:
     """The answer to a statement over the catalogue or without a table, and the head of its reply."""
     statement, types = _with_parameters(sent, request, catalogue.parameters)
@@ -340,7 +340,7 @@ def _with_parameters(
     return statement.with_parameters(typed), oids
 
 
-def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.Tables) -> list[str]:
+def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
     """Types of the parameters of a statement over tables."""
     statement = adapted(statement)
     paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cleave.transport.base import Call, Transport
+    from cleave.transport.base import EmbeddedService, Transport
     from cleave_services.links import Links
     from cleave_services.operations import Service as Application
     from cleave_shared.wire import Body
@@ -51,7 +51,7 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
 
         return Links(stores)
 
-    def service(application: Application, prepare: Callable[[], None] = lambda: None) -> Call:
+    def service(application: Application, prepare: Callable[[], None] = lambda: None) -> EmbeddedService:
         def call(path: str, body: Body, kind: str) -> Response:
             prepare()
             reply = application.call(path, body, kind, links)

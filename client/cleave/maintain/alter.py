@@ -21,8 +21,7 @@ from cleave.releases.drafting import paused
 from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan
-from cleave.store.consent import require_no_reader
+from cleave.store.change import Change, ChangePlan, require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.making import make
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
@@ -95,7 +94,7 @@ def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progr
     request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
     request += [list(wanted.entity)] if wanted.entity else []
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(name)
         return _planned(tables, name, base, wanted, stack, warn)
@@ -103,7 +102,7 @@ def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progr
     return make(tables, name, Change("alter", request, plan), progress).opened
 
 
-def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> Plan:
+def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> ChangePlan:
     old = opened.manifest
     before = load_stored_schema(old)
     if wanted.entity and old.release is not None and old.release.is_live:
@@ -127,7 +126,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
     )
     dropped = {each.strip().lower() for each in wanted.drop}
     if manifest.schema_toml == old.schema_toml and by == old.by and not asked.drop:
-        return Plan(old, idle=True)
+        return ChangePlan(old, idle=True)
     released = renamed(tables, opened, _news(wanted), dropped)
     manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
     if why := paused(tables, opened, replace(opened, manifest=manifest)):
@@ -138,7 +137,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
-        return Plan(manifest.model_copy(update={"sealed": sealed}))
+        return ChangePlan(manifest.model_copy(update={"sealed": sealed}))
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
@@ -155,7 +154,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
         )
         for each in old.segments
     ]
-    return Plan(manifest, pieces, Cells() if wanted.by is not None else None)
+    return ChangePlan(manifest, pieces, Cells() if wanted.by is not None else None)
 
 
 def _products_apart(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[Alteration, list[Product]]:

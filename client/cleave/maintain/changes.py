@@ -18,8 +18,7 @@ from cleave.files import require_target, write_atomically
 from cleave.maintain.facts import Changed
 from cleave.maintain.record import Deleted, OldVersions, signed_record
 from cleave.maintain.task import CONTINUES, Task, operation
-from cleave.store.change import Change, Done, Plan, always
-from cleave.store.consent import require_word
+from cleave.store.change import Change, ChangePlan, Done, always, require_word
 from cleave.store.log import PAGE
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Segment
@@ -166,7 +165,7 @@ def delete_rows(
         return replace(changed, ends_releases=ends)
     planned = Changed(name, 0, 0, (), "")
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         nonlocal planned
         if base is None:
             raise tables.no_table(name)
@@ -176,7 +175,7 @@ def delete_rows(
         planned = _changed(manifest, counts, _deleting(base))
         if not counts:  # what writers are just making may have such rows all the same
             version = manifest.version + 1
-            return Plan(manifest, idle=True, facts=_facts(replace(planned, version=version), manifest, ()))
+            return ChangePlan(manifest, idle=True, facts=_facts(replace(planned, version=version), manifest, ()))
         if planned.reveals:
             require_word(schema, condition.columns, planned.reveals, yes=yes)
         remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
@@ -186,7 +185,7 @@ def delete_rows(
         after = manifest.model_copy(update={"release": release})
         planned = replace(planned, version=manifest.version + 1, ends_releases=has_ended(manifest, after))
         pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
-        return Plan(after, pieces, facts=_facts(planned, manifest, touched))
+        return ChangePlan(after, pieces, facts=_facts(planned, manifest, touched))
 
     def finished(done: Done) -> None:
         if finish is not None:
@@ -264,7 +263,7 @@ def update_rows(
         return _changed(opened.manifest, found.counts(opened, condition, new), _updating(opened, new))
     planned = Changed(name, 0, 0, (), "")
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         nonlocal planned
         if base is None:
             raise tables.no_table(name)
@@ -273,7 +272,7 @@ def update_rows(
         counts = found.counts(base, condition, new)
         planned = _changed(manifest, counts, _updating(base, new))
         if not counts:
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         if new.plain:
             require_word(load_stored_schema(manifest), {*condition.columns, *new.read}, planned.reveals, yes=yes)
         selected, keeps_plain = new.select(condition.sql), not new.plain
@@ -282,7 +281,7 @@ def update_rows(
         touched = [each for each in manifest.segments if each.id in counts]
         planned = replace(planned, version=manifest.version + 1)
         pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
-        return Plan(manifest, pieces, facts={"changed": planned.facts()})
+        return ChangePlan(manifest, pieces, facts={"changed": planned.facts()})
 
     request = [where, sorted(new.values.items())]
     change = Change("update", request, plan, always, once=0 if again else PAGE, past=("append", "compact"))

@@ -12,6 +12,7 @@ from cleave.ask.opening import lazy, open_limited
 from cleave.ask.options import IDENTITY_VARIABLE, LONGEST_TIMEOUT, Contributing, Place
 from cleave.contributions.collect import collect as take
 from cleave.contributions.contribute import Contributions, read_invited
+from cleave.contributions.invitation import register, remove
 from cleave.contributions.lost import clear
 from cleave.maintain.facts import Contribution
 from cleave.maintain.task import CONTINUES, Task, change, operation
@@ -19,7 +20,6 @@ from cleave.store.contribution import folder_of
 from cleave.store.first_use import PublicFile, contributor_fingerprint, require_compared
 from cleave.store.identity import read_contributor_key
 from cleave.store.reader import Opened
-from cleave.store.removing import register, remove
 from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 

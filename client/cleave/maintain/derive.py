@@ -16,7 +16,7 @@ from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
 from cleave.store.by import bytes_of_totals
-from cleave.store.change import Change, Plan
+from cleave.store.change import Change, ChangePlan
 from cleave.store.filling import silent
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Measure, Segment, Segments
@@ -197,7 +197,7 @@ def _store(
     Raises InputError for values outside the range of a column, ConflictError if another writer changes the table.
     """
 
-    def planned_on(base: Opened | None, stack: ExitStack) -> Plan:
+    def planned_on(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(table)
         planned, manifest = plan(base), base.manifest
@@ -207,7 +207,7 @@ def _store(
         update = {"schema_toml": dump_schema(planned.schema), "measures": (*manifest.measures, *measures)}
         changed = manifest.model_copy(update=update)
         pieces = [_Totals(each, rows, changed, len(measures), columns) for each in manifest.segments]
-        return Plan(changed, pieces, details=planned.details)
+        return ChangePlan(changed, pieces, details=planned.details)
 
     return make(tables, table, Change("derive", request, planned_on), progress).opened
 
@@ -263,7 +263,7 @@ def add_scan_rows(tables: Tables, name: str, progress: Progress) -> Opened:
     Raises InputError if the table has them, ConflictError if another writer changes the table.
     """
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(name)
         if base.manifest.scanned:
@@ -272,7 +272,7 @@ def add_scan_rows(tables: Tables, name: str, progress: Progress) -> Opened:
             raise InputError(f"table {name!r} has no encrypted numbers to scan")
         rows = stack.enter_context(closing(Rows(tables, base)))
         manifest = base.manifest.model_copy(update={"scanned": len(base.manifest.measures)})
-        return Plan(manifest, [_ScanRows(each, rows) for each in manifest.segments])
+        return ChangePlan(manifest, [_ScanRows(each, rows) for each in manifest.segments])
 
     return make(tables, name, Change("scan add", [], plan, stage="encrypt for scans"), progress).opened
 
@@ -288,12 +288,12 @@ def drop_scan_rows(tables: Tables, name: str) -> Opened:
     table.
     """
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(name)
         if not base.manifest.scanned:
             raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
         segments = Segments.of(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
-        return Plan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
+        return ChangePlan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
 
     return make(tables, name, Change("scan drop", [], plan), Silent()).opened

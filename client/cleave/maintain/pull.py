@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 import duckdb
 
-from cleave.ask.calls import stack_level
 from cleave.ask.options import LONGEST_TIMEOUT, Place, Pulling
 from cleave.contributions.collect import news
 from cleave.files import FORCE, atomically, require_target
@@ -38,7 +37,7 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
-from cleave_shared.errors import CheckFailed, CleaveWarning, InputError
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, stack_level
 from cleave_shared.installed import install_command
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from cleave.ckks.public_key import PublicKey, public_side
 from cleave.maintain.task import CONTINUES, Task, operation
 from cleave.share.addressed import place_of, public_of, read_holders
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.change import Change, Done, Plan, always
+from cleave.store.change import Change, ChangePlan, Done, always
 from cleave.store.contributors import min_group_of
 from cleave.store.first_use import PublicFile, require_compared
 from cleave.store.making import finished, make
@@ -130,7 +130,7 @@ def add(
     box, signing = encoded(public.box), encoded(public.signing)
     place, id_, added = place_of(Bundle, public, opened.manifest.table), new_id(), now()
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         manifest, schema = base.manifest, load_stored_schema(base.manifest)
@@ -141,7 +141,7 @@ def add(
                     f"reader {reader.name!r} has other rights: {described(reader)}",
                     hint=f"cleave reader revoke {table} {reader.name}, then add it again",
                 )
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         if len(manifest.readers) >= MOST_READERS:
             raise InputError(f"a table has at most {MOST_READERS} readers")
         _require_consent(manifest, schema, yes=yes)
@@ -149,7 +149,7 @@ def add(
             id=id_, name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=added
         )
         changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
-        return Plan(changed, details=_details(reader))
+        return ChangePlan(changed, details=_details(reader))
 
     change = Change("reader add", [public.fingerprint, spelled, names], plan)
     done = make(tables, table, change, progress).opened
@@ -165,26 +165,26 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
     ConflictError if others change the rows again and again.
     """
 
-    def mark(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def mark(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
         if _named(manifest.revoking, named) is not None:
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         reader = _named(manifest.readers, named)
         if reader is None:
             there = ", ".join(each.name for each in manifest.readers) or "none"
             raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
         others = tuple(each for each in manifest.readers if each != reader)
         changed = manifest.model_copy(update={"readers": others, "revoking": (*manifest.revoking, reader)})
-        return Plan(changed, details=_details(reader))
+        return ChangePlan(changed, details=_details(reader))
 
-    def reseal(base: Opened | None, stack: ExitStack) -> Plan:
+    def reseal(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
         if not manifest.revoking:  # by another process, meanwhile
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         places = {place for each in manifest.revoking for place in places_of(manifest, each)}
         sealed = tuple(
             each.model_copy(update={"id": new_id()}) if number in places else each
@@ -192,7 +192,7 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
         )
         rows = stack.enter_context(closing(Rows(tables, base)))
         pieces = [Resealed(each, rows, tables, sorted(places)) for each in manifest.segments]
-        return Plan(
+        return ChangePlan(
             manifest.model_copy(update={"sealed": sealed, "revoking": ()}),
             pieces,
             details={"readers": ", ".join(each.name for each in manifest.revoking)},

@@ -24,7 +24,7 @@ from cleave.objects.storage import ConflictError
 from cleave.releases.releases import reseal
 from cleave.share.bundle import publish_bundle
 from cleave.store.basis import digest_of
-from cleave.store.change import Change, HeldError, Plan, held, in_the_way
+from cleave.store.change import Change, ChangePlan, HeldError, held, in_the_way
 from cleave.store.log import copied as copied_log
 from cleave.store.making import make
 from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
@@ -140,7 +140,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     source = opened.manifest
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if old.replaced(opened):  # what is read of it may be deleted by now
             raise in_the_way(old)
         if base is not None and base.manifest.table_id != table_id:
@@ -169,7 +169,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         rows = stack.enter_context(closing(Rows(old, opened)))
         missing = [each for each in source.segments if each.id not in present]
         pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
-        return Plan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
+        return ChangePlan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
 
     note(old, table, new)
     note(new, table, old)

@@ -13,13 +13,12 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from cleave.ask.calls import stack_level
 from cleave.ask.opening import opened
 from cleave.ask.options import Place, complete, stated
 from cleave.maintain.facts import StoredTable, stored_table
 from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.table.progress import Progress, bars
-from cleave_shared.errors import CleaveWarning, ServiceError
+from cleave_shared.errors import CleaveWarning, ServiceError, stack_level
 
 if TYPE_CHECKING:
     from cleave.store.reader import LostError, Opened

@@ -31,7 +31,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CurveStep:
     """One step of a curve, at its end `time`. `at_risk` counts those who had not left before the step.
 
     `survival` is the estimated probability to be without the event after the step. `error` is its standard error;
@@ -60,7 +60,7 @@ class Curve:
     group: Any
     n: int
     events: int
-    steps: tuple[Step, ...]
+    steps: tuple[CurveStep, ...]
     median: int | float | None
     mean: Certified
     mean_error: Certified
@@ -115,7 +115,7 @@ def curve_of(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -
     return Curve(group, n, events, tuple(steps), median, certified(mean), error)
 
 
-def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile: arb) -> Step:
+def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile: arb) -> CurveStep:
     error = low = high = NONE
     if survival:
         with precision():
@@ -123,7 +123,7 @@ def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile
             error = certified(root(survival * survival * greenwood).ball)
             low = certified(survival * (-spread).exp() if greenwood else survival)
             high = certified((survival * spread.exp()).min(arb(1)) if greenwood else survival)
-    return Step(number(leaving.end), left, leaving.events, leaving.censored, certified(survival), error, low, high)
+    return CurveStep(number(leaving.end), left, leaving.events, leaving.censored, certified(survival), error, low, high)
 
 
 def _mean(steps: Sequence[tuple[fmpq, fmpq, fmpq | None]], until: fmpq) -> tuple[fmpq, fmpq]:

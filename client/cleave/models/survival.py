@@ -15,7 +15,7 @@ from cleave.finish import ResultTable
 from cleave.models.certified import Certified, given_level, given_number
 from cleave.models.curves import Curve, LogRank, curve_of, log_rank, number
 from cleave.models.steps import MOST_DIGITS, Width, counted
-from cleave.models.sums import Asked, Sums
+from cleave.models.sums import Asked, ModelSums
 from cleave.sql.plan import Output
 from cleave.text import figures, quantities
 from cleave.text.printable import printable
@@ -189,7 +189,7 @@ class Survival(Asked):
 
 
 def survive(
-    sums: Sums,
+    sums: ModelSums,
     time: str,
     event: str,
     by: str | None = None,

@@ -80,7 +80,7 @@ _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _VERSIONING = "before-parse.s3.GetBucketVersioning"
 _VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfiguration
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 Fact = TypeVar("Fact")
 
 
@@ -300,7 +300,7 @@ class Bucket:
                 raise too_large(self.location, name, most)
         return b"".join(parts)
 
-    def _try(self, ask: Callable[[], Answer]) -> Answer:
+    def _try(self, ask: Callable[[], _Answer]) -> _Answer:
         try:
             return ask()
         except ClientError as error:

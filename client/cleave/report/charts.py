@@ -31,7 +31,7 @@ _MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # texts of a month's first 
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-Kind = Literal["columns", "bars", "line", "curve"]
+_ChartKind = Literal["columns", "bars", "line", "curve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Chart:
     Of a survival curve: `ticks` of the time axis, and how many are `at_risk` there, by line.
     """
 
-    kind: Kind
+    kind: _ChartKind
     name: str
     by: str
     source: str
@@ -274,7 +274,7 @@ def _notes(
     return notes
 
 
-def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
+def _summary(kind: _ChartKind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
     """A description for people who cannot see the chart. The table has every figure."""
     shape = "Line chart" if kind == "line" else "Bar chart"
     least = min(points, key=lambda point: point.value, default=None)
@@ -288,7 +288,7 @@ def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str)
     )
 
 
-def _kind(groups: _Groups, count: int) -> Kind:
+def _kind(groups: _Groups, count: int) -> _ChartKind:
     if groups.times is not None:
         return "line"
     if count <= _MOST_COLUMNS and count * (max(map(len, groups.names[:count])) + 1) <= _LINE:

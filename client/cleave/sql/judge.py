@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import Aggregate
-from cleave.sql.bounds import bounds_of
+from cleave.sql.bounds import Types, bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.nodes import NULL, Call, Case, Node, integer, shown, write
@@ -23,8 +23,6 @@ from cleave.table.schema import Column, Kind, Schema
 from cleave.table.types import decimals_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
-
-Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of SQL expressions
 
 
 class HasSums(Protocol):

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.store.change import Change, Plan, always
+from cleave.store.change import Change, ChangePlan, always
 from cleave.store.filling import rows_together
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Segment, SegmentPage, Segments, new_id
@@ -84,12 +84,14 @@ def _plan(
     choose: Callable[[Manifest], Sequence[Sequence[Segment]]],
     base: Opened | None,
     stack: ExitStack,
-) -> Plan:
+) -> ChangePlan:
     if base is None:
         raise tables.no_table(name)
     groups = choose(base.manifest)
     rows = stack.enter_context(closing(Rows(tables, base)))
-    return Plan(base.manifest, [SegmentRows(rows, tuple(each), same_cells=True) for each in groups], idle=not groups)
+    return ChangePlan(
+        base.manifest, [SegmentRows(rows, tuple(each), same_cells=True) for each in groups], idle=not groups
+    )
 
 
 def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:

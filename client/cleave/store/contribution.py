@@ -21,9 +21,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from cleave import formats
 from cleave.store.heads import Compatibility
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
+from cleave.store.manifest import Count, Object, Sealed, SealedColumn, StoredModel, is_content
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
+from cleave_shared.wire import Hex
 
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
-from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
+from cleave.store.columns import RecordBatches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in
 from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment, is_content
 from cleave.store.reader import Objects, Opened
@@ -170,10 +170,10 @@ class Reading:
         selected = ", ".join(identifier(each.name) for each in table.schema.columns)
         return table.write({"opened": self._stream(table)}, f"SELECT {selected} FROM opened{order}", most)
 
-    def _stream(self, table: Table) -> Batches:
+    def _stream(self, table: Table) -> RecordBatches:
         contributor = [plain_column(self.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
         columns = [*self._plain, *contributor, *self._sealed()]
-        return Batches(columns, table.connection, partial(self._batches, table))
+        return RecordBatches(columns, table.connection, partial(self._batches, table))
 
     def _files(self, engine: Engine) -> dict[str, HeldFile] | None:
         """Fetch the plain columns' files; return them by segment. None if other columns are read too, or if there are
@@ -276,7 +276,7 @@ class Reading:
             if not future.cancelled():
                 self._requested.add(key)
 
-    def _batches(self, table: Table, stream: Batches) -> Generator[CArray, None, None]:
+    def _batches(self, table: Table, stream: RecordBatches) -> Generator[CArray, None, None]:
         """The rows of the runs, in order, in a batch for each block. One scan of DuckDB consumes them."""
         if self.once and self._scanned:
             raise TypeError("a second scan of rows that can be scanned once")
@@ -364,7 +364,7 @@ class Reading:
             raise damaged()
         return self._fetched(segment, wanted, again=True)
 
-    def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
+    def _opened(self, coming: _Fetch, blocks: Blocks, stream: RecordBatches) -> list[CArray]:
         """Decrypt some blocks of every column. Runs in a thread of the pool."""
         run, (first, stop) = coming.run, blocks
         columns = []

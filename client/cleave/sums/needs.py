@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from cleave.aggregates.group import Aggregate
-from cleave.sql.judge import HasSums, Types
+from cleave.sql.bounds import Types
+from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Column, Node, write
 from cleave.sql.plan import Argument, QueryPlan, Source
 from cleave.sql.read import canonical, spellings
@@ -21,7 +22,7 @@ from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import half_of
 from cleave.sums.combination import Combination, TotalOf, combination_of, filtered, filtered_spellings
-from cleave.sums.pairs import Operand, Pair, Pairs
+from cleave.sums.pairs import AggregateOperand, Pair, Pairs
 from cleave.table.schema import Schema
 from cleave_shared import limits
 
@@ -33,7 +34,7 @@ class CutSums:
     """
 
     cut: QueryPlan
-    operands: tuple[Operand, ...]
+    operands: tuple[AggregateOperand, ...]
     places: tuple[int, ...]
     totals: tuple[TotalOf, ...]
     measures: tuple[Measure, ...]
@@ -78,7 +79,7 @@ class Available(HasSums):
         self._totals = totals
         self._texts = tuple(each.sql for each in measures)
         self._by_sql = self._with_totals(spellings(self._texts))
-        self.operands: dict[tuple[str, ...], Operand] = {}
+        self.operands: dict[tuple[str, ...], AggregateOperand] = {}
 
     @cached_property
     def _by_condition(self) -> dict[str, dict[str, int]]:
@@ -107,7 +108,7 @@ class Available(HasSums):
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         several, unknown, more = self.words
         name, (node, argument) = aggregate.names[0], arguments[0]
-        operand: Operand | None
+        operand: AggregateOperand | None
         if len(arguments) > 1:
             operand = self._pair(*(node for node, _ in arguments))
             if operand is None:

@@ -29,7 +29,7 @@ from cleave.table.types import FLOATS, decimals_of
 _LOST = 16 * UNIT  # relative: two casts to doubles of up to 8 roundings, one of them exact, and the product
 _UNDERFLOW = Fraction(1, 1 << 1000)
 
-Reading = Callable[[Mapping[TotalOf, int], int], Estimate]  # (totals, number of values) -> moment
+_ReadMoment = Callable[[Mapping[TotalOf, int], int], Estimate]  # (totals, number of values) -> moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Pair:
         number = self.x if of == X else self.y
         return None if number is None else (number, part)
 
-    def _reading(self, moment: Moment, measures: Sequence[Measure]) -> Reading:
+    def _reading(self, moment: Moment, measures: Sequence[Measure]) -> _ReadMoment:
         needed = [which for which in self._totals_of(moment) if which is not None]
         of_each = [_decoded(which, of_measures.decoding(measures[which[0]], which[1])) for which in needed]
         if len(of_each) == 1:
@@ -113,11 +113,11 @@ class Pair:
         return cross
 
 
-def _decoded(which: TotalOf, decoding: Decoding) -> Reading:
+def _decoded(which: TotalOf, decoding: Decoding) -> _ReadMoment:
     return lambda total, count: decoding.estimate(Estimate(Fraction(total[which])), count)
 
 
-Operand = Combination | Pair
+AggregateOperand = Combination | Pair
 """What an aggregate is of: one argument, or two."""
 
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
 from cleave.store.manifest import Manifest, Object, Segment
-from cleave.sums.cellwise import Sums
+from cleave.sums.cellwise import OperandSums
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums
-from cleave.sums.pairs import Operand
+from cleave.sums.pairs import AggregateOperand
 from cleave.sums.remote import LINK_SECONDS, rows_of
 from cleave.sums.scanned import Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave.sums.stored import Stored
@@ -161,7 +161,7 @@ class ScanAnswer:
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
     counts: list[int]
-    sums: list[Sums]
+    sums: list[OperandSums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class ScanCall:
     request: Callable[[], ScanRequest]
 
 
-Totals = list[list[bytes]]
+_Totals = list[list[bytes]]
 
 
 def scan(stored: Stored, needs: CutSums, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
@@ -329,7 +329,9 @@ class Scan:
         sums = [self._of_operand(each, totals) for each in self._needs.operands]
         return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
-    def _of_operand(self, operand: Operand, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
+    def _of_operand(
+        self, operand: AggregateOperand, totals: Mapping[tuple[str | None, TotalOf], list[int]]
+    ) -> OperandSums:
         of = operand.numbers
         sums = {
             which: entries
@@ -339,7 +341,7 @@ class Scan:
         counted, rows = operand.counted(self._needs.measures), self._selected.rows_of(operand.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
-        return Sums(sums, rows if counted is None else sums[counted, "count"])
+        return OperandSums(sums, rows if counted is None else sums[counted, "count"])
 
 
 def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
@@ -374,17 +376,17 @@ def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Link
     )
 
 
-def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, Totals]]:
+def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, _Totals]]:
     """Send the calls, `side_by_side` at once and one prepared. After an error no call is sent. Raises ServiceError,
     StoreError, CheckFailed.
     """
 
     services = stored.services
 
-    def ask(call: ScanCall) -> Totals:
+    def ask(call: ScanCall) -> _Totals:
         return services.scan(call.request()).totals
 
-    under_way: deque[tuple[ScanCall, Future[Totals]]] = deque()
+    under_way: deque[tuple[ScanCall, Future[_Totals]]] = deque()
     pool = ThreadPoolExecutor(side_by_side, "scan")
     try:
         for call in calls:
@@ -399,7 +401,7 @@ def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterat
     pool.shutdown()
 
 
-def _first(under_way: deque[tuple[ScanCall, Future[Totals]]]) -> tuple[ScanCall, Totals]:
+def _first(under_way: deque[tuple[ScanCall, Future[_Totals]]]) -> tuple[ScanCall, _Totals]:
     """The answer to the first call, when it arrives. Raises the error of any call that fails before."""
     waiting = {future for _, future in under_way}
     call, first = under_way.popleft()

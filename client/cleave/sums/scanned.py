@@ -151,7 +151,7 @@ class Scanned:
 
 _FILE_OVERHEAD = 512  # bytes of a ciphertext's file besides 8 N bytes
 
-Counts = NDArray[np.int64]  # rows, (chunks, groups)
+_Counts = NDArray[np.int64]  # rows, (chunks, groups)
 Pieces = dict[int, list[tuple[int, int]]]  # for each group its partial sums: (first chunk, rows)
 
 
@@ -185,7 +185,7 @@ def stored_order(numbers: Numbers, order: NDArray[np.uint32], capacity: int) -> 
     return placed.reshape(chunks, capacity)
 
 
-def counts_of(placed: Numbers, groups: int) -> Counts:
+def counts_of(placed: Numbers, groups: int) -> _Counts:
     chunks = len(placed)
     keys = placed + np.arange(chunks)[:, None] * (groups + 1)
     return np.bincount(keys.ravel(), minlength=chunks * (groups + 1)).reshape(chunks, groups + 1)[:, 1:]
@@ -237,7 +237,7 @@ def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
 
 def _addends(
     placed: Numbers,
-    counts: Counts,
+    counts: _Counts,
     lanes: tuple[int, ...],
     groups: Sequence[int],
     pieces: Pieces,

@@ -31,7 +31,7 @@ from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
 from cleave.releases.noisy import NoisyTotals
 from cleave.releases.release import ReleaseHead
-from cleave.sql.judge import Types
+from cleave.sql.bounds import Types
 from cleave.sql.nodes import Node
 from cleave.sql.plan import Argument, QueryPlan, Source
 from cleave.sql.rejoin import Members
@@ -41,7 +41,7 @@ from cleave.store.manifest import Measure
 from cleave.sums.cellwise import Selection
 from cleave.sums.combination import Combination, TotalOf
 from cleave.sums.needs import CutSums, KeptTotals
-from cleave.sums.pairs import Operand
+from cleave.sums.pairs import AggregateOperand
 from cleave.table.privacy import epsilon_text
 from cleave.text.quantities import counted
 
@@ -169,7 +169,12 @@ class _Figures:
     """The figures of one aggregate, of whichever groups taken together."""
 
     def __init__(
-        self, release: Noisy, needs: CutSums, encrypted: EncryptedAggregate, operand: Operand, selection: Selection
+        self,
+        release: Noisy,
+        needs: CutSums,
+        encrypted: EncryptedAggregate,
+        operand: AggregateOperand,
+        selection: Selection,
     ) -> None:
         assert isinstance(operand, Combination)  # noqa: S101 - of one argument, as all that a release answers
         combination = operand
