@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from cleave.ask.files import FileSource
+from cleave.ask.finishing import finished, finished_whole
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestion
-from cleave.ask.session import Session, finished, finished_whole
+from cleave.ask.session import Session
 from cleave.ask.ways.encrypted import encrypted_sums
 from cleave.ask.ways.file import FileWay, local_sums, split_in_time
 from cleave.ckks.secret_key import SecretKey
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.progress import Progress, Silent
 from cleave.table.table import Table

@@ -19,25 +19,26 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
 SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
 
-# Room -> the rooms it may import. `files` and `formats` are modules of their own.
+# Room -> the rooms it may import. `deadline`, `files`, `formats` and `names` are modules of their own.
 ROOMS = {
     "text": set(),
     "files": set(),
     "formats": set(),
-    "processes": set(),
+    "names": set(),
+    "deadline": set(),
     "aggregates": {"text"},
-    "transport": {"processes"},
-    "table": {"files", "text"},
-    "propose": {"files", "table", "text"},
-    "objects": {"files", "processes", "text", "transport"},
+    "transport": {"deadline"},
+    "table": {"files", "deadline", "text"},
+    "propose": {"table", "text"},
+    "objects": {"files", "deadline", "text", "transport"},
     "sql": {"aggregates", "table", "text"},
     "finish": {"aggregates", "sql", "table", "text"},
-    "ckks": {"aggregates", "files", "formats", "processes", "text"},
-    "store": {"aggregates", "ckks", "files", "formats", "objects", "processes", "sql", "table", "text"},
-    "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
+    "ckks": {"aggregates", "files", "formats", "deadline", "text"},
+    "store": {"aggregates", "ckks", "files", "formats", "objects", "deadline", "sql", "table", "text"},
+    "sums": {"aggregates", "ckks", "objects", "deadline", "sql", "store", "table", "text", "transport"},
     "ask": {
-        *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
-        *("disclosure", "releases", "share", "transport"),
+        *("aggregates", "ckks", "files", "finish", "objects", "deadline", "sql", "store", "sums", "table", "text"),
+        *("disclosure", "propose", "releases", "share", "transport"),
     },
     "disclosure": {"sql", "table", "text"},
     "share": {"ckks", "formats", "objects", "store"},
@@ -52,11 +53,11 @@ ROOMS = {
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
     "report": {"ask", "finish", "models", "propose", "sql", "table", "text"},
     "cli": {
-        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "propose", "releases"),
-        *("report", "share", "shown", "sql", "store", "table", "text", "transport"),
+        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "names", "propose"),
+        *("releases", "report", "share", "shown", "sql", "store", "table", "text", "transport"),
     },
     "front": {"files", "transport"},
-    "gateway": {"ask", "disclosure", "finish", "front", "logins", "propose", "sql", "table", "text", "transport"},
+    "gateway": {"ask", "disclosure", "finish", "front", "logins", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
     "api": {
         *("ask", "finish", "local", "models", "propose", "shown", "sql", "table", "text"),

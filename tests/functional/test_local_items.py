@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from cleave.ask.describe import Description
-from cleave.ask.describe_file import describe_file
+from cleave.ask.files import describe_file
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import Answer, Options
 from cleave.ask.ways.file import FilePlace, FileWay

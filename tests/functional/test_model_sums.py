@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from flint import arb, fmpq
 
+from cleave import deadline
 from cleave.api.ask import session_over
 from cleave.ask.options import Asking, complete
 from cleave.ask.session import Session
+from cleave.deadline import OutOfTime
 from cleave.models.sums import KeyedGroup, ModelSums
-from cleave.processes import deadline
-from cleave.processes.deadline import OutOfTime
 from cleave_shared.errors import CleaveError
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from aws.serving import ROOT, SERVE, served
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http

@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from cleave.ask.choice import FETCH_LIMIT, WAYS
+from cleave.ask.finishing import finished
 from cleave.ask.options import Access
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import DEFAULTS, Answer, Options
-from cleave.ask.session import Session, finished
+from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, checks_of, usage_of
 from cleave.ask.way import Site, WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.choosing import ways_of
 from cleave.ask.ways.rows import RowsWay
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.seen_versions import SeenVersions

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import cleave
-from cleave.maintain.sharing import add_reader, revoke_reader
 from cleave.store import attempts
 from cleave_shared.errors import CleaveError
 from tests.store.judging import Row, line_of
@@ -252,11 +251,11 @@ def reads(it: Process) -> None:
         to = compared(reader.with_name("dan.json.pub"))
         it.call(
             "reader add",
-            lambda to=to: add_reader("trial", to=to, columns="name,bill,grp", yes=True, **it.place) and None,
+            lambda to=to: cleave.add_reader("trial", to=to, columns="name,bill,grp", yes=True, **it.place) and None,
         )
         for _ in range(6):  # while a revocation is under way, others wait
             it.call("read", ask, of="rows", may_fail=True)
-        it.call("reader revoke", lambda: revoke_reader("trial", "dan", **it.place) and None, may_lack=True)
+        it.call("reader revoke", lambda: cleave.revoke_reader("trial", "dan", **it.place) and None, may_lack=True)
         it.call("read", ask, of="nothing")
 
 

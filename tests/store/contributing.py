@@ -21,7 +21,7 @@ from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
 from cleave.contributions.collect import News, collect, newest_versions
 from cleave.contributions.contribute import Contributions, Invited
-from cleave.contributions.invitation import invitation_of, invite
+from cleave.contributions.invitation import invitation_of, invite, register
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
@@ -30,7 +30,6 @@ from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
-from cleave.store.removing import register
 from cleave.store.sealed import ColumnPlace
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

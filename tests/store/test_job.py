@@ -24,14 +24,14 @@ from moto.core.exceptions import JsonRESTError
 
 from aws.translate import source
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.tables import open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave.deadline import Deadline, OutOfTime
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.store.manifest import new_id
 from cleave.store.put import put
 from cleave.store.seen_versions import SeenVersions
@@ -132,7 +132,7 @@ class Cloud:
             yield ScanCall(f"{self.segments.segments.index(rows):032x}", question, request)
 
     def job(self) -> ScanJob:
-        return ScanJob(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage)
+        return ScanJob(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name)
 
     def run(
         self, seconds: float = HANGS, calls: Callable[[], Iterator[ScanCall]] | None = None, window: int = WINDOW

@@ -18,11 +18,13 @@ from cleave.aggregates import AGGREGATES
 from cleave.aggregates.moments import Cross
 from cleave.ask.question import Answer, Options
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
 from cleave.maintain.derive import derive_products as derive_all
-from cleave.maintain.pull import verify
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
 from cleave.sql.plan import Argument

@@ -20,11 +20,11 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects import s3
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.objects.storage import Storage
-from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

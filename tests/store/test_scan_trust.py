@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from cleave.api.result import Result
-from cleave.ask.describe_stored import describe_stored
+from cleave.ask.choice import describe_stored
 from cleave.ask.question import Answer
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes

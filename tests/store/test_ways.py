@@ -11,10 +11,9 @@ import pytest
 
 import cleave
 from cleave.ask.choice import FETCH_LIMIT
-from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.way import Work
+from cleave.ask.way import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work
 from cleave.ask.ways import totals
 from cleave.ask.ways.choosing import FEWER_BYTES
 from cleave.ask.ways.rows import Fetch

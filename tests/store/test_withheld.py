@@ -16,7 +16,7 @@ from cleave.ask.question import Answer
 from cleave.ask.session import Session
 from cleave.cli.answer import Format, answer_bytes
 from cleave.gateway.work import _warnings
-from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_expression as derive
 from cleave.report.charts import charts_of
 from cleave.report.page import cells_of
 from cleave.store import put as putting

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from cleave.maintain.changes import delete
-from cleave.maintain.rotate import rotate
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.rotate import move_table as rotate
 from cleave.store import attempts, compacting
 from cleave.store import put as putting
 from cleave.store.compacting import compact
+from cleave.store.log import records_after
 from cleave.store.manifest import Object
 from cleave.store.reader import LostError, Opened
 from cleave.store.vault import Purpose, Vault
@@ -136,6 +137,28 @@ def test_an_append_is_done_though_the_table_moved_after_it(world: World) -> None
     tables.commit = meanwhile  # type: ignore[method-assign]
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
     assert world.newest("asks").open("trial").manifest.rows == 12
+
+
+def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others record something whenever it looks for changes by others."""
+    world.begin(some("first", 0, 6))
+    tables, other = world.as_user("appends"), ["before"]
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Opened:
+        if other:
+            putting.append(world.as_user("other"), world.file(some(other.pop(), 0)), "trial", Silent())
+        done = real(*given, **more)
+        monkeypatch.setattr("cleave.store.tables.records_after", after_another)
+        return done
+
+    def after_another(*given: Any) -> Any:
+        pulls = world.as_user("pulls")
+        pulls.record(pulls.open("trial"), "pull", 0)
+        return records_after(*given)
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
 
 
 def test_an_append_is_done_though_its_merge_reads_what_others_replaced(

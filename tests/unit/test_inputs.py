@@ -200,7 +200,7 @@ def test_the_file_and_line_of_what_is_wrong_among_several(tmp_path: Path) -> Non
 
 def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="matches no file"):
-        open_inputs(str(tmp_path / "*.csv"))
+        open_inputs(str(tmp_path / "*.csv"), CsvDialect())
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -1,4 +1,5 @@
-"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md).
+"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md). Describe
+what the chosen plan reads, and what each store learns.
 
 The cost of a plan is the bytes of all objects that it reads, here or in a service. A plan that uses totals counts a
 quarter of its bytes, and a quarter of 160 bytes for each cell. Rows larger than the fetch limit are never fetched. A
@@ -11,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.plan import AnswerPlan, Considered
-from cleave.ask.way import Site
+from cleave.ask.way import Lesson, Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
 from cleave.ask.ways.plain import PlainWay
 from cleave.ask.ways.rows import RowsWay
 from cleave.ask.ways.scan import ScanWay
 from cleave.ask.ways.totals import TotalsWay
 from cleave.disclosure.counting import why_rows
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.finish.result import FAULTS_ONLY
+from cleave.objects.locate import scheme_of
+from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
@@ -29,8 +33,14 @@ from cleave_shared.errors import QueryRefused
 
 WAYS: Sequence[type[StoredWay]] = (TotalsWay, PlainWay, RowsWay, ScanWay)  # what reveals least comes first
 FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one question
+_NO_TOTALS = "none are kept of it"
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
 _NOT_BY_JOBS = 2  # rank of plans that fetch rows, if a job can scan instead
+_SILENT = Lesson(
+    "neither the query nor any name or value; when it was read, and under whose credentials",
+    "no query, name or value; when, and under whose credentials",
+)
+_WHEN = "when the query ran, and under whose credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,9 @@ class Chooser:
             ways = tuple(way.counted_by(counting) for way in by_cells)
             return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
         if not why:
-            why = _no_totals(plan) if plan.fetches else _BY_CONTRIBUTOR  # the plain service knows no contributor
+            why = (
+                (plan.cut.reason or _NO_TOTALS) if plan.fetches else _BY_CONTRIBUTOR
+            )  # the plain service knows no contributor
         counting = replace(counting, reason=why)
         if plan.cloud_only:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
@@ -128,8 +140,8 @@ class Chooser:
 
     def considered(self, plan: AnswerPlan, *, pad: bool) -> list[Considered]:
         """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""
-        if isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None:
-            return self._counting(plan, plan.cut.counting, pad=pad)
+        if (sums := plan.cut.sums()) is not None and sums.counting is not None:
+            return self._counting(plan, sums.counting, pad=pad)
         with closing(self._planner(plan.statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, plan.cloud_only)
             every = [each for kind in WAYS for each in self._candidates(kind, choosing, pad=pad)]
@@ -139,7 +151,7 @@ class Chooser:
         considered = [self._considered(mine, rival, pad=pad, taken=True)]
         considered += [self._considered(each, mine, pad=pad, taken=False) for each in others]
         if not any(each.name.startswith(TotalsWay.name) for each in considered):
-            considered.append(Considered(TotalsWay.name, None, False, _no_totals(plan)))
+            considered.append(Considered(TotalsWay.name, None, False, plan.cut.reason or _NO_TOTALS))
         return considered
 
     def _counting(self, plan: AnswerPlan, counting: Counting, *, pad: bool) -> list[Considered]:
@@ -150,8 +162,8 @@ class Chooser:
         return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
-        bucket = self.site.stored.tables.places[0].startswith("s3://")
-        cost = each.plan.work(self.site, pad=pad).cost(bucket=bucket, remote=self.site.remote)
+        paid = scheme_of(self.site.stored.tables.places[0]).is_remote
+        cost = each.plan.work(self.site, pad=pad).cost(bucket=paid, remote=self.site.remote)
         bounds = [bound for way in each.plan.ways if (bound := way.bound(self.site))]
         return Considered(each.plan.name, cost, taken, "; ".join([each.beside(rival), *bounds]))
 
@@ -184,6 +196,57 @@ class Chooser:
         return over_limit(barred[0].plan.fetched(self.site), self.site.fetch_limit, how)
 
 
+def describe_stored(
+    site: Site, plan: AnswerPlan, considered: Sequence[Considered] = (), *, pad: bool = False
+) -> Description:
+    """Describe a plan over stored tables.
+
+    This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.
+    """
+    tables = list(site.tables.values())
+    work = plan.work(site, pad=pad)
+    fetched = {each.object.name for each in work.reads}
+    read = [(each.object, each.bytes) for each in work.reads]
+    read += [(each, each.bytes) for each in work.linked if each.name not in fetched]
+    halves = {each.object.name for each in work.reads if each.is_plain}
+    if work.linked:
+        halves |= {each.plain.name for table in tables for each in table.manifest.segments if each.plain}
+    plain = [size for which, size in read if which.name in halves]
+    sensitive = [size for which, size in read if which.name not in halves]
+    disclosed = [each.disclosures(site, pad=pad) for each in plan.ways]
+    to_plain = [text for each in disclosed for text in each.plain]
+    to_sensitive = [text for each in disclosed for text in each.sensitive]
+    when = _WHEN if any(each.queried for each in disclosed) else _SILENT
+
+    def shown(table: str, column: str) -> str:
+        return f"{table}.{column}" if len(tables) > 1 else column
+
+    return description(
+        ", ".join(each.manifest.table for each in tables),
+        sum(each.manifest.rows for each in tables),
+        [
+            replace(column, name=shown(each.manifest.table, column.name))
+            for each in tables
+            for column in site.schema_of(each).columns
+        ],
+        plan.cut,
+        {shown(*column): use for way in plan.ways for column, use in way.uses(site).items()},
+        "not read",
+        profile=site.stored.profile,
+        lanes=len(sensitive),
+        plain=Requests(len(plain), 0, sum(plain)),
+        sensitive=Requests(len(sensitive), 0, sum(sensitive)),
+        leakage=Leakage(
+            (*to_plain, when) if to_plain else (UNASKED,),
+            (*(to_sensitive or ["that the table's head and what is sealed of it are read"]), _SILENT),
+        ),
+        places=site.stored.tables.places,
+        ways=tuple(considered),
+        dollars=next((each.cost.dollars for each in considered if each.taken and each.cost), 0.0),
+        trust=f"sums are {FAULTS_ONLY}" if plan.scanned else "",
+    )
+
+
 def over_limit(fetched: int, limit: int, how: str) -> QueryRefused:
     """Return the refusal to fetch `fetched` bytes of rows; `how` tells the user how to avoid it."""
     return QueryRefused(
@@ -198,10 +261,3 @@ def how_to_scan(site: Site) -> str:
     if not site.scan:
         return "leave --no-scan out, for a table of `cleave put --scan`"
     return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
-
-
-def _no_totals(plan: AnswerPlan) -> str:
-    if isinstance(plan.cut, LocalPlan):
-        return plan.cut.reason
-    reasons = [each.reason for each in plan.cut_up.local] + [each.reason for each in plan.outputs]
-    return next(filter(None, reasons), "none are kept of it")

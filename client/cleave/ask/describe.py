@@ -8,7 +8,7 @@ from typing import Any
 
 from cleave.ask.plan import Considered
 from cleave.ask.way import Destination, Use
-from cleave.sql.plan import LocalPlan, Output, QueryPlan
+from cleave.sql.plan import Cut, Output
 from cleave.table.schema import Column
 from cleave_shared.params import Profile
 
@@ -107,7 +107,7 @@ def description(
     table: str,
     rows: int,
     columns: Sequence[Column],
-    cut: QueryPlan | LocalPlan,
+    cut: Cut,
     uses: Mapping[str, Use],
     unread: str,
     *,
@@ -128,8 +128,8 @@ def description(
     return Description(
         table=table,
         rows=rows,
-        local=_local(cut),
-        hint="" if isinstance(cut, QueryPlan) else cut.hint,
+        local=cut.computed_here,
+        hint=cut.hint,
         columns=tuple(fate(each) for each in columns),
         profile=Parameters(
             name=profile.name,
@@ -142,15 +142,6 @@ def description(
         )
         if profile
         else None,
-        sets=len(cut.sets) if isinstance(cut, QueryPlan) and cut.sets is not None else 1,
+        sets=cut.set_count,
         **facts,
     )
-
-
-def _local(cut: QueryPlan | LocalPlan) -> tuple[Output, ...]:
-    outputs = [each for each in cut.outputs if each.reason]
-    if isinstance(cut, QueryPlan):
-        shown = {place for final in cut.finals for place in final.local}
-        reasons = dict.fromkeys(each.reason for place, each in enumerate(cut.local) if place not in shown)
-        outputs += [Output("HAVING or ORDER BY", "local", reason) for reason in reasons]
-    return tuple(outputs)

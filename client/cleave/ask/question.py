@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave_shared.errors import UsageError
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cleave.ask.owners import Owner, tag_of
+from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
@@ -27,6 +29,9 @@ from cleave.store.views import MOST_PLACES, open_view, view_in
 from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +168,10 @@ class ReaderTables(Newest):
     def _page(self, key: bytes, which: Object) -> bytes:
         """The content of a page of a view."""
         return open_record(key_of_object(key, which.name), which.name, self.read(which))
+
+
+def open_reader(stores: Stores, access: Access, memory: SeenVersions | None = None) -> ReaderTables:
+    """The tables of a reader, whose key may be asked its passphrase. Raises KeyFileError."""
+    owner = Owner.parse(access.fingerprint)
+    key = open_key(access.key, access.passphrase, access.kms)
+    return ReaderTables(stores, key, memory or SeenVersions(), owner)

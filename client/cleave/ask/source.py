@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.table.privacy import NO_PRIVACY, Privacy
 from cleave_shared import limits
 from cleave_shared.errors import UsageError

@@ -14,30 +14,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
+from cleave.ask.choice import FETCH_LIMIT, Chooser, describe_stored, how_to_scan, over_limit
 from cleave.ask.describe import Description
-from cleave.ask.describe_stored import describe_stored
+from cleave.ask.finishing import finished
 from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import COUNTS, Answer, GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.services import Embedded, Services
-from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
-from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.way import Site, WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.rows import RowsWay
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import require_place
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.join import JoinPlan
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.sql.plan import Counting
 from cleave.sql.read import Statement
 from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
 from cleave.store.contributors import min_group_of, party_of
+from cleave.store.newest import Newest
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
@@ -109,13 +108,21 @@ class StoredSource(VersionedSource[Stored]):
         self._table: Table | None = None  # that DuckDB is at work on
         self._used = False
         try:
-            self._tables = open_newest(stores, access, memory, cache=cache)
+            self._tables = self._newest_of(access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
             self._open.callback(super().close)
         except BaseException:
             self._open.close()
             raise
+
+    def _newest_of(self, access: Access, memory: SeenVersions | None, *, cache: bool) -> Newest:
+        """The tables of an owner, or of a reader. Raises KeyFileError."""
+        if access.reads:
+            from cleave.ask.reader import open_reader  # noqa: PLC0415 - an owner does not need it
+
+            return open_reader(self._stores, access, memory)
+        return open_tables(self._stores, access, memory, cache=cache)
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -164,17 +171,17 @@ class StoredSource(VersionedSource[Stored]):
 
         Raises QueryRefused.
         """
-        if isinstance(plan.cut, JoinPlan) or (isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None):
+        if plan.cut.counting is not None:
             return plan  # it was made for a threshold: what was checked of it is what runs
         site = self._site_of(plan)
-        if not isinstance(plan.cut, QueryPlan):
+        if (whole := plan.cut.whole()) is not None:
             tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
             tables |= {name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()}
-            cut = under_threshold(plan.cut, tables)
-            return plan if cut is plan.cut else replace(plan, cut=cut, ways=(RowsWay(cut),))
+            cut = under_threshold(whole, tables)
+            return plan if cut is whole else replace(plan, cut=cut, ways=(RowsWay(cut),))
         stored = site.table(plan.table)
-        counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
-        if counting is None and not plan.cut.local:
+        counting = counting_of(plan.cut_up, stored.whole_schema, party_of(stored.manifest))
+        if counting is None and not plan.cut_up.local:
             return plan
         return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
@@ -382,7 +389,6 @@ class StoredSource(VersionedSource[Stored]):
             raise _no_scan()
         site = self._site_of(plan)
         *totals, rows = plan.ways
-        assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
         assert isinstance(rows, RowsWay)  # noqa: S101 - it is what loads them
         self._require_few(plan, site, question)
         fetched = rows.fetches(site, pad=question.options.pad)
@@ -398,7 +404,7 @@ class StoredSource(VersionedSource[Stored]):
                 for each, reading in joined:
                     each.stored.rows.open(reading, each.name, table)
                 for file in self._others:
-                    if file.name in plan.cut.reads:
+                    if file.name in plan.cut.rows():
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():

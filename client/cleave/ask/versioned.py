@@ -11,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.source import Source
 from cleave.ask.way import Showing, shows_all
+from cleave.deadline import Deadline
 from cleave.objects.locate import Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
 from cleave.store.changed import ReplacedError, on_newest

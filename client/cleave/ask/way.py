@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
-from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import GroupSums, RunningQuestion
 
 if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need them
@@ -20,6 +19,10 @@ if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need th
 
 Destination = Literal["plain", "sensitive", "none"]
 _Place = TypeVar("_Place")
+# List prices in us-east-1 (docs/deploy.md). They leave out the run time of Lambda functions, which is not predicted.
+GET_DOLLARS = 0.40e-6  # of a read from S3
+OUT_DOLLARS = 0.09e-9  # of a byte that leaves the region
+CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
 READ_HERE = "read here, nothing of it sent"
 Showing = Callable[[str, "Schema"], "Schema"]
 """Of the schema of a table, by name, what a question may name."""

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.crew import Crew

@@ -164,7 +164,7 @@ def session_over(
 
     `sends`: queries will be sent to the services, so embedded ones are prepared.
     """
-    from cleave.propose.further import further_of  # noqa: PLC0415 - --help does not need it
+    from cleave.ask.files import further_of  # noqa: PLC0415 - --help does not need it
     from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - as above
 
     table = read_data(words or None, asking)

@@ -99,7 +99,6 @@ def schema(
     from cleave.table.inputs import check_reading  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import CsvDialect, Kind, load_schema, schema_path  # noqa: PLC0415
 
-    check_reading(files, sheet, flatten=flatten)
     reading = CsvDialect(
         skip=skip,
         skip_footer=skip_footer,
@@ -108,6 +107,7 @@ def schema(
         sheet=sheet or "",
         flatten=flatten,
     )
+    check_reading(files, reading)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     wishes = _Wishes(kinds, entity, accept, reading, name)
     if page is not None and (check or reviewed or output or yes or as_json):

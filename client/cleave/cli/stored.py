@@ -69,7 +69,7 @@ def put(
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
     if putting["dry_run"]:
-        from cleave.maintain.facts import planned_text  # noqa: PLC0415 - as above
+        from cleave.maintain.put import planned_text  # noqa: PLC0415 - --help does not need it
 
         console.out(planned_text(stored))
         ctx.obj.say("nothing was stored")
@@ -261,9 +261,7 @@ def add_scan(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave scan add visits --store s3://bucket/prefix
       cleave scan add visits --store tables
     """
-    from cleave.maintain.operations import add_scan as add  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: {sized(add(name, **place).bytes)} stored")
+    ctx.obj.say(f"{name}: {sized(cleave.add_scan(name, **place).bytes)} stored")
 
 
 def drop_scan(ctx: typer.Context, name: Name, place: Place) -> None:
@@ -273,9 +271,7 @@ def drop_scan(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave scan drop visits --store s3://bucket/prefix
       cleave scan drop visits --store tables
     """
-    from cleave.maintain.operations import drop_scan as drop_rows  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: {sized(drop_rows(name, **place).bytes)} stored")
+    ctx.obj.say(f"{name}: {sized(cleave.drop_scan(name, **place).bytes)} stored")
 
 
 Where = Annotated[str, flag("--where SQL", "Condition over the columns of a row.")]

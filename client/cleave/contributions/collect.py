@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.contributions.contributed import ContributedRows
-from cleave.contributions.invitation import invite
+from cleave.contributions.invitation import invite, without
 from cleave.contributions.lost import lost_parts, lost_text
 from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError, read_twice
@@ -43,7 +43,6 @@ from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.published import ENDS, has_ended
 from cleave.store.reader import LostError, Opened
-from cleave.store.removing import without
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables

@@ -29,7 +29,7 @@ from cleave.sql.catalog import Catalog
 from cleave.sql.functions import SET_RETURNING
 from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Constant, Node, Operator, write
 from cleave.sql.parse import Select, parse
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.ranges import Range, range_of_type
 from cleave.sql.read import ExpressionReader, Statement, expression_of
 from cleave.sql.refusals import Uncut, too_deep
@@ -125,9 +125,10 @@ class Askable:
                 raise refused(G2)
 
 
-def is_bare(cut: QueryPlan | LocalPlan) -> bool:
+def is_bare(cut: Cut) -> bool:
     """True if only figures are computed from rows: an expression over them could fail in a hidden group."""
-    return isinstance(cut, QueryPlan) and all(map(_is_figure, (each.sql for each in cut.local)))
+    sums = cut.sums()
+    return sums is not None and all(_is_figure(each.sql) for each in sums.local)
 
 
 def _is_figure(sql: str) -> bool:

@@ -20,6 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from cleave.ask.files import further_of
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
@@ -42,7 +43,6 @@ from cleave.gateway.values import (
     type_of,
 )
 from cleave.gateway.wire import message
-from cleave.propose.further import further_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in

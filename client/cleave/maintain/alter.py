@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from typing import Unpack
 
+from cleave.ask.opening import column_names
+from cleave.ask.options import Altering
+from cleave.maintain.task import CONTINUES, Task, change
 from cleave.releases.drafting import paused
 from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import Change, ChangePlan
-from cleave.store.consent import require_no_reader
+from cleave.store.change import Change, ChangePlan, require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.making import make
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
@@ -60,7 +63,31 @@ class Alteration:
     entity: Sequence[str] = ()
 
 
-def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
+@change(Altering, after=CONTINUES)
+def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
+    """Change the columns of a stored table, all changes in one step.
+
+    `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
+    "old=new". `drop`: names of columns, and of products as `show` lists them. `by`: the columns whose combinations have
+    totals. `entity`: columns that name whom a row is about, where none do yet.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "altered", store="tables", by=["ward"])
+    >>> cleave.alter("altered", add=["note VARCHAR"], rename=["bill=cost"], store="tables").version
+    2
+    """
+    wanted = Alteration(
+        widen=options["widen"] or (),
+        add=options["add"] or (),
+        rename=options["rename"] or (),
+        drop=options["drop"] or (),
+        by=column_names(options["by"]),
+        entity=column_names(options["entity"]) or (),
+    )
+    return alter_columns(task.tables, name, wanted, task.progress, task.warn)
+
+
+def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
     """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
     rows will be released.
     """

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from pydantic import JsonValue
 
+from cleave.ask.opening import column_names
+from cleave.ask.options import Opening, Place
 from cleave.ckks.owner_key import encoded
-from cleave.ckks.public_key import PublicKey
-from cleave.share.addressed import place_of, public_of
+from cleave.ckks.public_key import PublicKey, public_side
+from cleave.maintain.task import CONTINUES, Task, operation
+from cleave.share.addressed import place_of, public_of, read_holders
 from cleave.share.bundle import Bundle, publish_bundle
 from cleave.store.change import Change, ChangePlan, Done, always
 from cleave.store.contributors import min_group_of
+from cleave.store.first_use import PublicFile, require_compared
 from cleave.store.making import finished, make
 from cleave.store.manifest import Manifest, Reader, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
@@ -28,6 +32,59 @@ from cleave.store.views import MOST_READERS, places_of
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
+
+_READER = "a reader makes a key with `cleave reader new FILE` and sends FILE.pub"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """A reader of a table. `plain`: those of its `columns` that are plain. `folder`, `place`: below which it reads.
+
+    `version`: of the table now. `fingerprint`: the owner's, and @ with the number of records that its log has at least.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    plain: tuple[str, ...]
+    folder: str
+    place: str
+    version: int
+    fingerprint: str
+
+
+@operation(Opening, after=CONTINUES, writes=True)
+def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts:
+    """Let a reader query `columns` of the table `name`, as `cleave reader add` does.
+
+    `to`: FILE.pub=SHA256:..., or only the file if the key was used here before or the table has this reader. `names`:
+    it sees the names of the other columns. `yes`: it may read rows of people whom thresholds protect.
+    """
+    if options["to"] is None:
+        raise InputError("no reader is named", hint=f"--to FILE.pub=SHA256:...: {_READER}")
+    file = PublicFile.parse(options["to"])
+    ((reader, public),) = read_holders([file.path], "reader", _READER).items()
+    tables = task.tables  # a missing key is reported first
+    there = tables.open(name).manifest.readers if file.fingerprint is None else ()
+    listed = [public_of(each).fingerprint for each in there]
+    require_compared("reader", "--to", [(file, public.fingerprint)], listed)
+    wanted, how = column_names(options["columns"]) or (), {"names": options["names"], "yes": options["yes"]}
+    done = add(tables, name, reader, public, wanted, task.progress, **how)
+    return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
+
+
+@operation(Place, after=CONTINUES, writes=True)
+def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
+    """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
+    done, gone = revoke(task.tables, name, reader, task.progress)
+    return _facts(task.tables, done, gone)
+
+
+def _facts(tables: Tables, opened: Opened, reader: Reader) -> ReaderFacts:
+    manifest = opened.manifest
+    plain = tuple(each for each in reader.columns if each in load_stored_schema(manifest).plain)
+    fingerprint = f"{public_side(tables.key).fingerprint}@{opened.head.log.count}"
+    folder = tables.folder(manifest.table)
+    return ReaderFacts(reader.name, reader.columns, plain, folder, reader.place, manifest.version, fingerprint)
 
 
 @dataclass(frozen=True, slots=True)

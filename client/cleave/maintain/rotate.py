@@ -9,8 +9,17 @@ rows added in between are copied first.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Unpack
 
+from cleave.ask.config import user
+from cleave.ask.opening import key_file, kms_of, passphrase_of
+from cleave.ask.options import Rotating
+from cleave.ckks.key_file import describe_key, open_key
+from cleave.ckks.public_key import public_side
 from cleave.contributions.collect import news
+from cleave.maintain.facts import StoredTable, stored_table
+from cleave.maintain.task import CONTINUES, Task, operation
 from cleave.objects.storage import ConflictError
 from cleave.releases.releases import reseal
 from cleave.share.bundle import publish_bundle
@@ -24,6 +33,7 @@ from cleave.store.notes import drop_note, note
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
@@ -32,7 +42,38 @@ _TRIES = 20  # attempts to close a table while others add rows
 _HOLDS = 3  # the attempt after which others may not add rows
 
 
-def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
+@operation(Rotating, after=CONTINUES, again=False, writes=True)
+def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
+    """Move a stored table to another key: all of it is sealed again.
+
+    Until that is done the table is under the old key alone. The same call continues a rotation that was stopped;
+    `undo`: it ends it instead, and the table stays under the old key.
+    """
+    target = key_file(new_key)
+    describe_key(target)  # a missing one is reported before the prompt for a passphrase
+    tables = task.tables
+    other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
+    new = Tables(tables.stores, other, SeenVersions(), user=user())
+    if options["undo"]:  # the new key tells which copy
+        return stored_table(undo(tables, new, name).manifest)
+    done = move_table(tables, new, name, task.progress).manifest
+    task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")
+    if done.contributors:
+        names = ", ".join(each.name for each in done.contributors)
+        task.say(
+            f"send contributors ({names}) a new public file, made by `cleave key export --table {name}` with the new "
+            "key: rows put with the old file are not collected"
+        )
+    if done.release is not None and done.release.analysts:
+        names = ", ".join(each.name for each in done.release.analysts)
+        task.say(f"send analysts ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    if done.readers:
+        names = ", ".join(each.name for each in done.readers)
+        task.say(f"send readers ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    return stored_table(done)
+
+
+def move_table(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
     """Move `table` to the key of `new`. Under the key of `old` nothing of it can be opened afterwards.
 
     Until the old head says that it moved, the table is under the old key alone. Raises InputError if the new key has

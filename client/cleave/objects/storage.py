@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from cleave.objects.retention import Retention
@@ -153,6 +154,18 @@ class Storage(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class JobStorage(Storage, Protocol):
+    """A store in which Step Functions find what a job needs."""
+
+    def key(self, name: str) -> str:
+        """An object's name in the bucket."""
+        ...
+
+    def signing_ends(self) -> datetime | None:
+        """When links expire together with the credentials that signed them."""
+        ...
 
 
 def require_place(store: Storage) -> None:

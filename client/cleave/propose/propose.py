@@ -70,12 +70,12 @@ def propose(
     Raises InputError for a file that cannot be read or has no rows to judge by, and as `settled` does.
     """
     given = reading or CsvDialect()
-    inputs = open_inputs(names, sheet=given.sheet, flatten=given.flatten)
+    inputs = open_inputs(names, given)
     first = inputs[0]
-    if len({each.sheet for each in inputs}) == 1:  # then the schema says which sheet it is of
-        given = replace(given, sheet=first.sheet or given.sheet)
+    if all(each.read_as == first.read_as for each in inputs):  # then the schema says which sheet it is of
+        given = replace(given, sheet=first.read_as.get("sheet", given.sheet))
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
-    if first.parquet:
+    if first.format.states_types:
         with closing(connect_reading()) as connection:
             types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)

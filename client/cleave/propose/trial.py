@@ -83,11 +83,11 @@ def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tup
     Returns the differences, and the schema with each column that changes marked unsure, unless its reason tells this
     already. Raises InputError for a file that cannot be read or does not fit the schema.
     """
-    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    inputs = open_inputs(names, schema.dialect)
     with open_table(inputs, schema, progress):
         pass  # which read all of it
     types: dict[str, str] = {}
-    if inputs[0].parquet:
+    if inputs[0].format.states_types:
         with closing(connect_reading()) as connection:
             types = columns_of(connection, inputs[0])
     texts = {name.lower() for name, type_ in types.items() if type_ == "VARCHAR"}

@@ -17,7 +17,7 @@ from typing import Any, Final
 import duckdb
 
 from cleave.sql.functions import AGGREGATE_NAMES
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.read import Statement
 from cleave.sql.split import Halves
 from cleave.table.blaming import not_computable
@@ -96,6 +96,10 @@ class JoinPlan(LocalPlan):
 
     join: Join = field(kw_only=True)
     cut: QueryPlan = field(kw_only=True)
+
+    @property
+    def counting(self) -> Counting | None:
+        return self.cut.counting
 
 
 def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:

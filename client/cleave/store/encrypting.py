@@ -17,7 +17,7 @@ from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors, Shared
 from cleave.ckks.secret_key import SharedKey
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.store.lanes import OBJECT_CHUNKS, LaneEntries, Lanes
 from cleave_shared.moments import SENTINELS
 

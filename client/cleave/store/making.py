@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 
 from pydantic import JsonValue
 
+from cleave.deadline import OutOfTime
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.processes.deadline import OutOfTime
 from cleave.store.attempts import Attempts
 from cleave.store.basis import basis_of, digest_of, digest_of_request
 from cleave.store.cells import Cells
@@ -32,8 +32,8 @@ from cleave.store.change import (
     never,
 )
 from cleave.store.change_drafts import ChangeDraft, OwnDraft, without_new_drafts
-from cleave.store.changed import is_replaced
-from cleave.store.log import Made, Record, newest_records, records_after
+from cleave.store.changed import is_replaced, on_newest
+from cleave.store.log import Made, Record, newest_records
 from cleave.store.manifest import Manifest, new_id, now
 from cleave.store.moving import moved_with
 from cleave.store.newest import MovedError
@@ -137,14 +137,14 @@ class _Making:
 
     def _round(self) -> Done | None:
         base, before = self._tables.find(self._name), self._base
+        if (before and before.head_etag) != (base and base.head_etag):
+            self._attempts.see_another_head()
         if base is not None and (record := self._committed(base)) is not None:
             return self._finished(base, None, record)
         is_dropped = self._is_planned and base is None and before is not None
         if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
-        if (before and before.head_etag) != (base and base.head_etag):
-            self._attempts.see_another_head()
         self._base, self._is_planned = base, True
         if before is None and self._first is None:
             self._first = base.head.log.count if base else 0
@@ -176,7 +176,7 @@ class _Making:
         is_other = draft is not None and draft.table_id != base.manifest.table_id
         if is_other or base.head.log.count <= count:
             return None
-        return made.found_in(records_after(self._tables, base.vault, base.head.log, count))
+        return made.found_in(self._tables.log(base, count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -372,11 +372,15 @@ class _Making:
         return done
 
     def _others(self, opened: Opened) -> int:
-        """Number of changes by others since the first attempt."""
+        """Number of changes by others since the first attempt; 0 if the log cannot be read: the change is made."""
         if self._first is None or opened.head.log.count <= self._first + 1:
             return 0
-        records = records_after(self._tables, opened.vault, opened.head.log, self._first)
-        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
+        try:
+            records = self._tables.log(opened, self._first)
+        except (CheckFailed, InputError, StoreError):
+            return 0
+        others = [each for each in records if each.change and each.change not in self._made.ids]
+        return sum(each.number <= opened.head.log.count for each in others)
 
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
@@ -388,10 +392,11 @@ class _Making:
         own = self._own | ObjectNames(frozenset(self._made.wrote))
         own = own | self._draft.objects() if made else own - self._draft.objects()
         kept = {newest.head.manifest.name, newest.head.log.page.name}
-        if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
-            kept = self._tables.named(newest)
-        left = own - names_of(newest.manifest, self._older) - ObjectNames(frozenset(kept)) - doomed_of(newest.manifest)
-        with cleaning():
+        with cleaning(), suppress(CheckFailed, InputError):  # it is damaged, or others moved or dropped it
+            if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
+                kept |= on_newest(lambda: self._tables.named(self._tables.open(self._name)))
+            left = own - names_of(newest.manifest, self._older) - ObjectNames(frozenset(kept))
+            left -= doomed_of(newest.manifest)
             left.delete(self._tables.stores)
         self._own = ObjectNames()
 
@@ -419,7 +424,7 @@ class _Making:
         by = ""
         if newest is not None and self._first is not None:
             with suppress(CheckFailed, StoreError):
-                records = records_after(self._tables, newest.vault, newest.head.log, self._first)
+                records = self._tables.log(newest, self._first)
                 named = list(dict.fromkeys(each.what for each in records if each.change))
                 by = f" ({', '.join(named[:3])})" if named else ""
         return in_the_way(self._tables, by)

@@ -17,10 +17,9 @@ from cleave.store import measures as of_measures
 from cleave.store.basis import basis_of, marking_of
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
-from cleave.store.change import Change, ChangePlan, always, committed_after
+from cleave.store.change import Change, ChangePlan, always, committed_after, require_no_reader, require_word
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merged
-from cleave.store.consent import require_no_reader, require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of

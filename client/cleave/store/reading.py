@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
 from cleave.store.columns import RecordBatches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.store.cells import Blocks, Index, index_of, numbers_in
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import contributor_in, with_contributor

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from cleave.deadline import OutOfTime
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
-from cleave.processes.deadline import OutOfTime
 from cleave.store.manifest import Manifest, Object
 from cleave.store.paged import read_pages
 from cleave.store.pages import pages_of, unreadable

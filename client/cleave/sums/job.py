@@ -19,14 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
-from cleave.objects.locate import Bounded
-from cleave.objects.s3 import Bucket
-from cleave.objects.storage import ConflictError, NotStoredError, Storage
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
+from cleave.objects.locate import scheme_of
+from cleave.objects.storage import ConflictError, JobStorage, NotStoredError, Storage
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault
@@ -95,14 +94,9 @@ class JobAnswer:
 class ScanJob:
     """One question about one version of a table."""
 
-    def __init__(
-        self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, bucket: Bucket
-    ) -> None:
-        """`folder`: of the table, tables/SET. `question`: includes the table's version. `bucket`: the unwrapped
-        `storage`.
-        """
+    def __init__(self, storage: JobStorage, folder: str, vault: Vault, machine: Machine, question: str) -> None:
+        """`folder`: of the table, tables/SET. `question`: includes the table's version."""
         self._storage = storage
-        self._bucket = bucket
         self._set = folder.removeprefix("tables/")
         self._vault = vault
         self._machine = machine
@@ -194,7 +188,7 @@ class ScanJob:
         return state
 
     def _warn_of_early_end(self) -> None:
-        end = self._bucket.signing_ends()
+        end = self._storage.signing_ends()
         if end is None:
             when = "with the AWS session that signs them, and nothing tells when that is"
         elif end < datetime.now(UTC) + timedelta(seconds=LINK_SECONDS):
@@ -234,7 +228,7 @@ class ScanJob:
         return _State(
             wire=wire.VERSION,
             execution=f"{self._name}-{new_id()[:8]}",
-            content={"batches": self._bucket.key(batches_name), "reduce": final[0]},
+            content={"batches": self._storage.key(batches_name), "reduce": final[0]},
             counts=tuple(counts),
             batches=tuple(batches),
             shape=shape,
@@ -421,11 +415,10 @@ def _foreign() -> CheckFailed:
 
 def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> ScanJob:
     """The job that answers `sql` over this version. Raises InputError for a table in a folder."""
-    inside = storage.inside if isinstance(storage, Bounded) else storage
-    if not isinstance(inside, Bucket):
+    if not scheme_of(storage.location).runs_jobs:
         raise InputError(
             "a job reads and writes in S3", hint="leave --job out, or put the table into s3://bucket/prefix"
         )
     manifest = stored.manifest
     identity = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
-    return ScanJob(storage, folder, stored.vault, machine, identity, inside)
+    return ScanJob(cast("JobStorage", storage), folder, stored.vault, machine, identity)

@@ -28,7 +28,7 @@ import duckdb
 
 from cleave.table.duck import connect_ahead, private
 from cleave.table.inputs import Frame, Names, check_reading, expand, table_name
-from cleave.table.schema import Schema, load_schema, read_schema, schema_path
+from cleave.table.schema import CsvDialect, Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def of_files(
     `sheet` (of Excel files) and `flatten` (nested JSON objects) override the schema. Raises InputError for a missing
     file, a file of another kind, and a schema that cannot be read.
     """
-    check_reading(names, sheet, flatten=flatten)
+    check_reading(names, CsvDialect(sheet=sheet or "", flatten=flatten))
     contract = schema if isinstance(schema, Schema) else load_schema(schema or schema_path(names))
     contract = contract.read_as(sheet, flatten)
     called = name or contract.table or table_name(names)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cleave.processes.deadline import Deadline, OutOfTime
+from cleave.deadline import Deadline, OutOfTime
 from cleave.transport.endpoint import execute_api_region
 from cleave.transport.foreign import (
     AWS,

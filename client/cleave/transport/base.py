@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.transport import responses, retry
 from cleave.transport.responses import Response
 from cleave.transport.retry import Gate

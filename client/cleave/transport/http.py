@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_local_url

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.way import Site, Way
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut
 from cleave.sums.needs import Available, KeptTotals, NoSums, unreadable
@@ -28,7 +28,7 @@ class StoredWay(Way[Site]):
 
     @classmethod
     @abstractmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
+    def of_part(cls, cut: Cut, available: Available) -> StoredWay | None:
         """Return the way for its part of `cut`, which was divided by `available`; None if there is no such part."""
 
     @classmethod
@@ -45,9 +45,7 @@ class StoredWay(Way[Site]):
         return iter((0,))
 
 
-def ways_of(
-    kinds: Sequence[type[StoredWay]], cut: QueryPlan | LocalPlan, available: Available
-) -> tuple[StoredWay, ...]:
+def ways_of(kinds: Sequence[type[StoredWay]], cut: Cut, available: Available) -> tuple[StoredWay, ...]:
     """Return the ways for all parts of `cut`, which was divided by `available`, with rows last."""
     ways = [way for kind in kinds if (way := kind.of_part(cut, available)) is not None]
     return tuple(sorted(ways, key=lambda each: each.stage == "rows"))
@@ -62,7 +60,7 @@ class Choosing:
     kinds: Sequence[type[StoredWay]]
     cloud_only: bool
 
-    def planned(self, cut: QueryPlan | LocalPlan, available: Available) -> AnswerPlan:
+    def planned(self, cut: Cut, available: Available) -> AnswerPlan:
         """Return the plan for `cut`, which was divided by `available`."""
         return AnswerPlan(
             cut, ways_of(self.kinds, cut, available), named=frozenset(self.site.named), cloud_only=self.cloud_only

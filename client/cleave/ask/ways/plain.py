@@ -9,7 +9,7 @@ from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums
 from cleave.ask.way import AS_SQL, GROUPED, Disclosures, Lesson, Site, Use, Uses, WayContext, Work, values_of
 from cleave.ask.ways.choosing import Choosing, StoredWay
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut, QueryPlan
 from cleave.sums.needs import Available, KeptTotals
 from cleave.sums.stored import Stored
 
@@ -25,10 +25,9 @@ class PlainWay(StoredWay):
     name = "plain service"
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> PlainWay | None:
-        if isinstance(available, KeptTotals) and isinstance(cut, QueryPlan) and cut.asks_plain:
-            return cls(cut)
-        return None
+    def of_part(cls, cut: Cut, available: Available) -> PlainWay | None:
+        sums = cut.sums()
+        return cls(sums) if sums is not None and isinstance(available, KeptTotals) and sums.asks_plain else None
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:

@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums, RunningQuestion
-from cleave.ask.session import within
 from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
 from cleave.sql.nodes import ColumnRef, Node, write
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.split import Halves
 from cleave.store.reading import Reading, read_whole
 from cleave.store.rows import Read, SelectedCells
 from cleave.sums.needs import Available, NoSums
 from cleave.sums.stored import Stored
-from cleave.table.running import limited
+from cleave.table.running import limited, within
 from cleave.table.schema import Kind
 
 
@@ -64,14 +63,15 @@ class RowsWay(StoredWay):
     question.
     """
 
-    cut: QueryPlan | LocalPlan
+    cut: Cut
 
     name = "rows"
     stage = "rows"
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> RowsWay | None:
-        needed = isinstance(cut, LocalPlan) or cut.local or (not cut.asks_plain and available.groups(cut.selecting))
+    def of_part(cls, cut: Cut, available: Available) -> RowsWay | None:
+        sums = cut.sums()
+        needed = sums is None or sums.local or (not sums.asks_plain and available.groups(sums.selecting))
         return cls(cut) if needed else None
 
     @classmethod
@@ -88,32 +88,22 @@ class RowsWay(StoredWay):
     def least(cls, choosing: Choosing) -> Iterator[int]:
         """Yield a lower limit, if totals answer too: the columns that are added up."""
         base, site = choosing.base, choosing.site
-        if isinstance(base, AnswerPlan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
-            names = [*base.cut.selecting, *(name for each in base.cut.arguments for name in each.columns)]
-            fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, base.cut.conditions))
+        if isinstance(base, AnswerPlan) and base.worth > 1 and (sums := base.cut.sums()) is not None:
+            names = [*sums.selecting, *(name for each in sums.arguments for name in each.columns)]
+            fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, sums.conditions))
             yield sum(each.bytes for each in fetch.reads())
 
     @property
     def is_idle(self) -> bool:
-        return isinstance(self.cut, LocalPlan) and not any(self.cut.reads.values())
-
-    @property
-    def columns(self) -> dict[str, Sequence[str]]:
-        """Return the columns that are fetched, by table."""
-        if isinstance(self.cut, LocalPlan):
-            return dict(self.cut.reads)
-        names = [*self.cut.selecting, *(name for each in self.cut.local for name in each.columns)]
-        names += self.cut.counting.columns if self.cut.counting else ()
-        return {self.cut.table: list(dict.fromkeys(names))}
+        return self.cut.sums() is None and not any(self.cut.rows().values())
 
     def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
         """Return a fetch for each stored table, and none for a table that totals answer alone."""
-        cut = self.cut
-        ordered = cut.in_file_order if isinstance(cut, LocalPlan) else any(each.ordered for each in cut.local)
-        conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
+        read = self.cut.rows()
+        conditions = self.cut.conditions if len(read) == 1 and not pad else ()
         return [
-            Fetch(name, site.table(name), columns, ordered, cells_of(site.table(name), conditions))
-            for name, columns in self.columns.items()
+            Fetch(name, site.table(name), columns, self.cut.in_file_order, cells_of(site.table(name), conditions))
+            for name, columns in read.items()
             if name.lower() in site.tables
         ]
 
@@ -144,8 +134,8 @@ class RowsWay(StoredWay):
 
     def answer(self, setting: WayContext[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
-        cut, question = self.cut, setting.question
-        if not isinstance(cut, QueryPlan):
+        cut, question = self.cut.sums(), setting.question
+        if cut is None:
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
         (fetch,) = self.fetches(setting.place, pad=question.options.pad)
         reading, deadline = fetch.reading(question), question.deadline

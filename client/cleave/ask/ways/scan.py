@@ -12,7 +12,7 @@ from cleave.ask.question import GroupSums
 from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.ask.ways.plain import SELECTED, linked, plain_uses, plain_work
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.store.manifest import Measure
 from cleave.store.rows import whole
 from cleave.sums.cellwise import figures_of
@@ -40,10 +40,9 @@ class ScanWay(StoredWay):
     scanned = True
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> ScanWay | None:
-        if isinstance(available, SummedRows) and isinstance(cut, QueryPlan):
-            return cls(available.sums_for(cut))
-        return None
+    def of_part(cls, cut: Cut, available: Available) -> ScanWay | None:
+        sums = cut.sums()
+        return cls(available.sums_for(sums)) if sums is not None and isinstance(available, SummedRows) else None
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:

@@ -10,7 +10,7 @@ from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums
 from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, Cut, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.tally import Tally
@@ -39,18 +39,19 @@ class TotalsWay(StoredWay):
     worth = 4
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> TotalsWay | None:
-        if not (isinstance(available, KeptTotals) and isinstance(cut, QueryPlan)) or available.groups(cut.selecting):
+    def of_part(cls, cut: Cut, available: Available) -> TotalsWay | None:
+        sums = cut.sums()
+        if sums is None or not isinstance(available, KeptTotals) or available.groups(sums.selecting):
             return None
-        return cls(available.sums_for(cut))
+        return cls(available.sums_for(sums))
 
     @classmethod
     def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         base = choosing.base
         if not isinstance(base, AnswerPlan):
             return
-        if isinstance(base.cut, LocalPlan):
-            if (inner := _inner(base, choosing)) is not None:
+        if (whole := base.cut.whole()) is not None:
+            if (inner := _inner(whole, base.named, choosing)) is not None:
                 yield inner
         elif base.worth > 1 or base.name == cls.name:
             yield base
@@ -129,9 +130,9 @@ class TotalsWay(StoredWay):
         return Selection(each.cells.rows, each.table, self.needs).tally(len(each.cells) // parties)
 
 
-def _inner(plan: AnswerPlan, choosing: Choosing) -> AnswerPlan | None:
-    """Answer aggregates inside the statement from totals, if `plan` has any over one table and their answer is
-    exact.
+def _inner(whole: LocalPlan, named: frozenset[str], choosing: Choosing) -> AnswerPlan | None:
+    """Answer aggregates inside the statement from totals, if it has any over one table and their answer is exact.
+    `named`: as in Plan.
     """
     site, sums_of = choosing.site, dict[str, KeptTotals]()
 
@@ -147,13 +148,12 @@ def _inner(plan: AnswerPlan, choosing: Choosing) -> AnswerPlan | None:
                 return None
         return cut if _is_exact(cut) and not sums.groups(cut.selecting) else None
 
-    assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
-    over_inner = choosing.planner.over_answers(plan.cut, answered)
+    over_inner = choosing.planner.over_answers(whole, answered)
     if not over_inner.inner:
         return None
     totals = [TotalsWay(sums_of[each.table.lower()].sums_for(each)) for each in over_inner.inner.values()]
     rows = choosing.planned(over_inner, choosing.totals_of(site.stored)).ways
-    return AnswerPlan(over_inner, (*totals, *rows), named=plan.named)
+    return AnswerPlan(over_inner, (*totals, *rows), named=named)
 
 
 def _is_exact(cut: QueryPlan) -> bool:
