@@ -83,5 +83,5 @@ def test_bodies_that_are_wrong(gateway: Gateway) -> None:
     for status, kind in kinds.items():
         assert kind == [large.headers["content-type"]]
         schema = query["responses"][status]["content"][kind[0]]["schema"]
-        assert schema == {"$ref": "#/components/schemas/Problem"}
+        assert schema == {"$ref": "#/components/schemas/ProblemDetails"}
     assert query["security"] == [{"HTTPBearer": []}]

@@ -447,9 +447,9 @@ class StoredSource(VersionedSource[Stored]):
         job = self._job(plan, site, self._machine) if self._machine else None  # refuses a store without jobs at once
         stored.remote = self._services.open(self._tables.folder(plan.table), stored.manifest, question.deadline)
         side_by_side = CALLS_UNDER_WAY if self._services.remote else len(os.sched_getaffinity(0))
-        setting = WayContext(site, question, self._at_work, stored.stop, job, min(CALLS_UNDER_WAY, side_by_side))
+        context = WayContext(site, question, self._at_work, stored.stop, job, min(CALLS_UNDER_WAY, side_by_side))
         try:
-            sums = answered(plan, setting)
+            sums = answered(plan, context)
             yield replace(sums, usage=usage_of(stored), checks=checks_of(stored))
         finally:
             stored.stop()

@@ -14,42 +14,42 @@ from cleave.sql.rejoin import places_of
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 
-def answered(plan: AnswerPlan, setting: WayContext[Any]) -> GroupSums:
+def answered(plan: AnswerPlan, context: WayContext[Any]) -> GroupSums:
     """Answer all parts. Rows are read first and the other parts then run at once, so that nothing forks while threads
     run.
 
     Raises CheckFailed if two ways report different groups.
     """
-    clock = setting.question.clock
+    clock = context.question.clock
     answers: list[tuple[Way[Any], GroupSums]] = []
     failure: InputError | QueryRefused | None = None
     for way in plan.ways:
         if way.stage == "rows":
             with clock.stage("rows"):
                 try:
-                    answers.append((way, way.answer(setting)))
+                    answers.append((way, way.answer(context)))
                 except (InputError, QueryRefused) as error:  # which may depend on values: what is asked does not
                     failure = error
     others = [way for way in plan.ways if way.stage != "rows"]
     with clock.stage("ask"):
-        answers += zip(others, _at_once(others, setting), strict=True)
+        answers += zip(others, _at_once(others, context), strict=True)
     if failure is not None:
         raise failure
     return _together(answers)
 
 
-def _at_once(ways: Sequence[Way[Any]], setting: WayContext[Any]) -> list[GroupSums]:
+def _at_once(ways: Sequence[Way[Any]], context: WayContext[Any]) -> list[GroupSums]:
     """Ask several ways at once, and judge the answers only when all are in."""
     if len(ways) < 2:
-        return [each.answer(setting) for each in ways]
+        return [each.answer(context) for each in ways]
     with ThreadPoolExecutor(len(ways) - 1, "ways") as pool:
-        others = [pool.submit(each.answer, setting) for each in ways[1:]]
+        others = [pool.submit(each.answer, context) for each in ways[1:]]
         try:
-            first = ways[0].answer(setting)
+            first = ways[0].answer(context)
         except CheckFailed:
             raise
         except BaseException:
-            setting.stop()  # else the others would be waited for
+            context.stop()  # else the others would be waited for
             raise
         return [first, *(each.result() for each in others)]
 

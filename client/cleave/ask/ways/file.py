@@ -52,8 +52,8 @@ class FileWay(Way[FilePlace]):
     def disclosures(self, place: FilePlace, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return place.packed.disclosures() if place.packed else Disclosures()
 
-    def answer(self, setting: WayContext[FilePlace]) -> GroupSums:
-        place, question = setting.place, setting.question
+    def answer(self, context: WayContext[FilePlace]) -> GroupSums:
+        place, question = context.place, context.question
         if (counted := self.cut.sums()) is None:
             raise TypeError("DuckDB answers the question as a whole")
         if question.options.min_group and (counting := counting_of(counted, place.table.schema)) is not None:

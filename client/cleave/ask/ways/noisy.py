@@ -133,8 +133,8 @@ class Noisy(OpenedRelease):
 class NoisyWay(ReleaseWay[Noisy]):
     name = "noisy release"
 
-    def answer(self, setting: WayContext[Noisy]) -> GroupSums:
-        release, needs = setting.place, self.needs
+    def answer(self, context: WayContext[Noisy]) -> GroupSums:
+        release, needs = context.place, self.needs
         selection = Selection(release.cells.rows, release.table, needs)
         figures = [
             _Figures(release, needs, each, needs.operands[place], selection)

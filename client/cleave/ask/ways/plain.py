@@ -43,8 +43,8 @@ class PlainWay(StoredWay):
     def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return Disclosures([linked(self.cut.plain_columns), AS_SQL], queried=True)
 
-    def answer(self, setting: WayContext[Site]) -> GroupSums:
-        return GroupSums(self.cut, responses=setting.place.table(self.cut.table).services.aggregate(self.cut))
+    def answer(self, context: WayContext[Site]) -> GroupSums:
+        return GroupSums(self.cut, responses=context.place.table(self.cut.table).services.aggregate(self.cut))
 
 
 def plain_work(stored: Stored, requests: int = 1) -> Work:

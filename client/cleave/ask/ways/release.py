@@ -106,8 +106,8 @@ class Released(OpenedRelease):
 class ExactWay(ReleaseWay[Released]):
     name = "release"
 
-    def answer(self, setting: WayContext[Released]) -> GroupSums:
-        release = setting.place
+    def answer(self, context: WayContext[Released]) -> GroupSums:
+        release = context.place
         selection = Selection(release.cells.rows, release.table, self.needs)
         sums = selection.sums(release.totals_of(self.needs.totals), release.withheld)
         return GroupSums(

@@ -132,16 +132,16 @@ class RowsWay(StoredWay):
             )
         return Disclosures([of_plain] if reads_plain else [], [text] if fetched else [])
 
-    def answer(self, setting: WayContext[Site]) -> GroupSums:
+    def answer(self, context: WayContext[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
-        cut, question = self.cut.sums(), setting.question
+        cut, question = self.cut.sums(), context.question
         if cut is None:
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
-        (fetch,) = self.fetches(setting.place, pad=question.options.pad)
+        (fetch,) = self.fetches(context.place, pad=question.options.pad)
         reading, deadline = fetch.reading(question), question.deadline
         twice = cut.counting is not None  # groups, and what a threshold counts
         with read_whole([reading]), fetch.stored.rows.open(reading, now=twice) as table:
-            setting.at_work(table)
+            context.at_work(table)
 
             def grouped() -> Halves:
                 with limited(table.connection, deadline.left):
@@ -151,7 +151,7 @@ class RowsWay(StoredWay):
                 deadline.check()
                 halves = within(deadline, grouped)
             finally:
-                setting.at_work(None)
+                context.at_work(None)
         return GroupSums(cut, halves.keys, halves.counts.tolist(), local=halves.local, tally=halves.tally)
 
 

@@ -82,12 +82,12 @@ class ScanWay(StoredWay):
         columns = plain_columns(self._stored(site), self.needs)
         return Disclosures([linked(columns), SELECTED], [SCANNED], queried=True)
 
-    def answer(self, setting: WayContext[Site]) -> GroupSums:
-        stored, question = self._stored(setting.place), setting.question
-        if setting.job:
-            result = setting.job.scan(stored, self.needs, question.progress, question.deadline)
+    def answer(self, context: WayContext[Site]) -> GroupSums:
+        stored, question = self._stored(context.place), context.question
+        if context.job:
+            result = context.job.scan(stored, self.needs, question.progress, question.deadline)
         else:
-            result = scan(stored, self.needs, question.progress, setting.side_by_side)
+            result = scan(stored, self.needs, question.progress, context.side_by_side)
         figures = figures_of(self.needs, result.sums)
         return GroupSums(self.needs.cut, result.keys, result.counts, result.responses, figures=figures, scanned=True)
 

@@ -111,8 +111,8 @@ class TotalsWay(StoredWay):
             texts.append("which segments are one contributor's")
         return Disclosures(sensitive=texts)
 
-    def answer(self, setting: WayContext[Site]) -> GroupSums:
-        stored, cells = setting.place.table(self.needs.cut.table), self._cells(setting.place)
+    def answer(self, context: WayContext[Site]) -> GroupSums:
+        stored, cells = context.place.table(self.needs.cut.table), self._cells(context.place)
         totals = cells.totals(self.needs.totals)
         if self.needs.tells_cells_apart:
             rows = cells.cells.rows
