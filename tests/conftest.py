@@ -236,6 +236,12 @@ def other_key() -> SecretKey:
     return fresh_key(DEFAULT_PROFILE)
 
 
+@pytest.fixture
+def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key file is the user's."""
+    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+
+
 @pytest.fixture(scope="session")
 def owner(key_file: Path) -> OwnerKey:
     """The opened key file: what stored tables are under."""

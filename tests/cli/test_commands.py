@@ -206,10 +206,6 @@ def test_serve_warns_where_others_can_reach_it(cli: Cli) -> None:
     assert "no authentication" in cli.run("serve", "--host", "0.0.0.0").stderr  # noqa: S104 - nothing listens here
 
 
-def test_words_after_two_dashes_are_not_options(cli: Cli) -> None:
-    assert "no such file" in cli.fails(3, "plan", "--", "--debug", "SELECT 1")
-
-
 def test_the_reader_of_stdout_may_leave(key_file: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -15,7 +15,7 @@ import pytest
 from cleave.ckks.public_key import read_public_key
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
-from tests.store.conftest import BUCKET, s3_endpoint
+from tests.store.conftest import BUCKET, aws_environment, s3_endpoint
 
 __all__ = ["s3_endpoint"]
 
@@ -241,12 +241,7 @@ def test_a_rotation_keeps_contributors(parties: Parties) -> None:
 
 @pytest.mark.slow
 def test_contributions_go_through_a_bucket(parties: Parties, s3_endpoint: str) -> None:
-    parties.cli.environment |= {
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret",
-        "AWS_REGION": "us-east-1",
-    }
+    parties.cli.environment |= aws_environment(s3_endpoint)
     store = f"s3://{BUCKET}/shared/sensitive,s3://{BUCKET}/shared/plain"
     parties.follow(store=store)
     parties.run("west", "cleave key new --key new.json --no-passphrase")

@@ -45,7 +45,6 @@ def test_a_table_gets_a_name_for_sql(ready: Cli, folder: Path) -> None:
 
 def test_a_table_is_read_from_standard_input(ready: Cli, folder: Path) -> None:
     table = (folder / "visits-1.csv").read_text()
-    assert "-o" in ready.fails(3, "schema", "-")
     assert ready.run("schema", "-", "-o", "s.toml", "--yes", typed=table).exit_code == 0
     assert answer(ready, "-", SUM.format("stdin"), "--schema", "s.toml", typed=table) == [[108]]
     assert answer(ready, "-", SUM.format("t"), "--schema", "s.toml", "--table", "t", typed=table) == [[108]]
@@ -61,8 +60,3 @@ def test_lines_before_the_header_are_skipped(ready: Cli, folder: Path) -> None:
 def test_exactly_one_question(ready: Cli, folder: Path, words: list[str]) -> None:
     for command in ("plan", "query"):
         assert ready.run(command, *words).exit_code == 2
-
-
-def test_what_is_not_there_is_named(ready: Cli, folder: Path) -> None:
-    assert "nothing.csv: there is no such file" in ready.fails(3, "query", "visits-1.csv", "nothing.csv", "SELECT 1")
-    assert "*.parquet: matches no file" in ready.fails(3, "query", "*.parquet", "SELECT 1")

@@ -17,9 +17,7 @@ PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 FORMULA = "bill ~ age + C(ward)"
 
 
-@pytest.fixture(autouse=True)
-def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+pytestmark = pytest.mark.usefixtures("own_key")
 
 
 def test_the_summary_is_that_of_python_and_the_footer_says_what_it_cost(cli: Cli) -> None:
@@ -40,10 +38,7 @@ def test_the_footer_says_why_rows_of_a_stored_table_were_read(cli: Cli, tmp_path
     assert f" 1 statement, {usage.objects_read} objects read, {sized(usage.bytes_read or 0)}; no service used" in cost
 
 
-def test_a_plan_of_a_formula_names_the_command_for_formulas(cli: Cli) -> None:
-    done = cli.run("plan", PATIENTS, FORMULA)
-    assert done.exit_code == 2
-    assert "only cleave fit takes formulas" in done.stderr
+def test_a_tilde_in_sql_makes_no_formula_of_it(cli: Cli) -> None:
     assert cli.run("plan", PATIENTS, "SELECT ~ age AS x FROM patients WHERE ward ~ 'x'").exit_code == 0
 
 
@@ -84,12 +79,6 @@ def test_a_fit_takes_options_and_prints_json(cli: Cli) -> None:
 )
 def test_errors_have_their_codes(cli: Cli, code: int, words: tuple[str, ...], said: str) -> None:
     assert said in cli.fails(code, "fit", PATIENTS, *words)
-
-
-def test_a_formula_is_needed(cli: Cli) -> None:
-    done = cli.run("fit", PATIENTS)
-    assert done.exit_code == 2
-    assert "a table and a formula are needed" in done.stderr.replace("\n", " ")
 
 
 def test_a_missing_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,22 +113,6 @@ def test_contradictions_are_usage_errors(ready: Cli, table: Path, options: list[
     assert not list(Path().glob("answer.*"))
 
 
-def test_an_unknown_format_is_refused_with_the_known_ones(ready: Cli, table: Path) -> None:
-    assert ready.fails(2, "query", "t.csv", SQL, "--format", "yaml").startswith(
-        "error: Invalid value for '--format': 'yaml' is not one of 'table', "
-    )
-
-
-def test_what_is_wrong_with_several_options_is_said_at_once(ready: Cli, table: Path) -> None:
-    said = ready.fails(2, "query", "t.csv", SQL, "-o", "answer.docx")
-    assert said.startswith("error: -o: the ending names no format; "), "not: Invalid value: -o"
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(ready: Cli, table: Path) -> None:
-    Path("file").write_text("")
-    assert "file/answer.csv: file is not a folder" in ready.fails(3, "query", "t.csv", SQL, "-o", "file/answer.csv")
-
-
 def test_no_format_has_a_digit_beyond_the_bound() -> None:
     given = answer([["a", 3, 2.512345]], [[None, None, 0.25]], [[None, None, False]])
     for chosen in Format:

@@ -13,19 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks import key_file as key_files
 from cleave.ckks.key_file import create_key, describe_key, open_key
 from cleave_shared.errors import KeyFileError
 from tests.cli.runner import Cli
 
 ROOT = Path(__file__).parents[2]
 PASSPHRASE = "canary passphrase"
-
-
-@pytest.fixture
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrapping a key takes 1 ms, not 0.1 s of a processor."""
-    monkeypatch.setattr(key_files, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
 
 
 def opens(path: Path, passphrase: str) -> bool:
@@ -68,10 +61,6 @@ def test_show_needs_no_passphrase(cli: Cli, key_file: Path) -> None:
 def test_the_key_may_be_named_by_the_environment(cli: Cli, key_file: Path) -> None:
     cli.environment["CLEAVE_KEY"] = str(key_file)
     assert describe_key(key_file).key_id in cli.run("key", "show").stdout
-
-
-def test_no_key_says_how_to_make_one(cli: Cli, tmp_path: Path) -> None:
-    assert "cleave key new" in cli.fails(5, "key", "show", "--key", tmp_path / "none.json")
 
 
 def test_export_holds_no_secret(cli: Cli, key_file: Path, tmp_path: Path) -> None:
@@ -126,11 +115,6 @@ def test_a_passphrase_from_a_descriptor(cli: Cli, tmp_path: Path, end: bytes) ->
     assert opens(path, PASSPHRASE)
 
 
-def test_a_descriptor_that_is_not_open(cli: Cli, tmp_path: Path) -> None:
-    error = cli.fails(5, "key", "new", "--key", tmp_path / "key.json", "--passphrase-fd", 987)
-    assert "file descriptor 987 cannot be read" in error
-
-
 def test_a_passphrase_is_asked_for_twice_on_a_terminal(tmp_path: Path) -> None:
     """The first two differ, the next two agree."""
     path = tmp_path / "key.json"
@@ -172,11 +156,6 @@ def _typed(path: Path, *words: str) -> tuple[int, bytes]:
         said += os.read(main, 4096)
     os.close(main)
     return process.returncode, said + out
-
-
-def test_a_passphrase_is_no_argument(cli: Cli, tmp_path: Path) -> None:
-    for option in ("--passphrase", "-p"):
-        assert cli.run("key", "new", "--key", tmp_path / "key.json", option, "word").exit_code == 2
 
 
 def test_the_home_directory_is_looked_up_only_when_it_is_needed(

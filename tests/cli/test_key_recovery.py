@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ckks import key_file
 from cleave.ckks.key_file import create_key, describe_key, open_key
 from cleave.ckks.public_key import public_side
 from tests.cli.runner import Cli
@@ -26,9 +25,7 @@ SHAMIR = [sys.executable, "-c", "from shamir_mnemonic.cli import cli; cli()"]
 SQL = "SELECT SUM(age) FROM t"
 
 
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_file, "ARGON2", {"iterations": 1, "lanes": 1, "memory_cost": 64})
+pytestmark = pytest.mark.usefixtures("cheap")
 
 
 @pytest.fixture

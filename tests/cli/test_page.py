@@ -60,17 +60,6 @@ def test_a_file_that_is_there_stays_as_it_is(ready: Cli, tmp_path: Path) -> None
     assert page.read_text() == "mine"
 
 
-def test_the_answer_and_the_page_are_two_files(ready: Cli, table: Path, tmp_path: Path) -> None:
-    assert "let it end in .html" in ready.fails(2, "query", table, WARDS, "--report", tmp_path / "out.txt")
-    same = ready.fails(2, "query", table, WARDS, "-o", tmp_path / "a.txt", "--report", tmp_path / "." / "a.txt")
-    assert "same file" in same
-
-
-def test_where_it_cannot_be_written_nothing_is_answered(ready: Cli, table: Path, tmp_path: Path) -> None:
-    told = ready.fails(3, "query", table, WARDS, "--report", table / "page.html")
-    assert "is not a folder" in told
-
-
 def test_a_question_that_fails_leaves_no_page(ready: Cli, table: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     undecided = "SELECT ward FROM patients GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0"

@@ -162,12 +162,6 @@ def test_no_group_is_left_out_unasked(ready: Cli, small: Path) -> None:
     assert "not shown" not in ready.run("query", small, "SELECT k, SUM(v) FROM t GROUP BY k").stderr
 
 
-def test_no_answer_holds_totals_over_its_own_groups(ready: Cli, small: Path) -> None:
-    """--min-group suppresses row by row: who makes these answerable must suppress what follows from them as well."""
-    sql = "SELECT k, SUM(SUM(v)) OVER () FROM t GROUP BY k"
-    assert "minimum group size cannot be kept" in ready.fails(4, "query", small, sql, "--min-group", "2")
-
-
 def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path, tmp_path: Path) -> None:
     (file := tmp_path / "q.sql").write_text("\ufeffSELECT SUM(v) FROM t\n", encoding="utf-8")
     answer = json.loads(ready.run("query", small, "--sql-file", file, "--json").stdout)
@@ -194,17 +188,6 @@ def test_files_that_hold_no_sql(ready: Cli, small: Path, tmp_path: Path, content
     if content is not None:
         file.write_bytes(content)
     assert problem in ready.fails(3, "query", small, "--sql-file", file)
-
-
-def test_options_that_do_not_fit_are_usage_errors(ready: Cli, small: Path) -> None:
-    for option, value in (
-        ("--timeout", 0),
-        ("--min-group", -1),
-        ("--memory", "1GB"),
-        ("--job", "arn"),
-        ("--lambda", "one"),
-    ):
-        assert option in ready.fails(2, "query", small, "SELECT SUM(v) FROM t", option, value)
 
 
 @pytest.mark.parametrize(
@@ -259,11 +242,6 @@ def test_the_plan_of_a_count_that_needs_no_ciphertext(cli: Cli, table: Path) -> 
     (age,) = (column for column in plan["columns"] if column["name"] == "age")
     assert (age["bytes"], age["destination"]) == (0, "none")
     assert plan["requests"]["sensitive"]["count"] == 0
-
-
-def test_an_answer_is_refused_before_the_key_is_opened(ready: Cli, table: Path) -> None:
-    ready.environment["CLEAVE_KEY"] = str(table.with_name("none.json"))
-    ready.fails(4, "query", table, "SELECT ward FROM patients WHERE age > 40", "--cloud-only")
 
 
 def test_what_is_answered_here_needs_no_key_and_says_why_it_is(ready: Cli, table: Path) -> None:

@@ -95,12 +95,6 @@ def test_another_file_is_no_readers_key(parties: Parties) -> None:
     assert "`cleave reader new`" in said
 
 
-def test_a_file_has_no_readers(parties: Parties) -> None:
-    carol = parties.at("carol")
-    message = carol.fails(2, "query", "../west/stays.csv", "SELECT COUNT(*) FROM stays", "--reader", "carol.json")
-    assert "--reader needs a stored table" in message
-
-
 def test_a_readers_key_owns_nothing(parties: Parties) -> None:
     """Commands of an owner, with the reader's file in the place of the key."""
     carol = parties.at("carol")

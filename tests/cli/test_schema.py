@@ -58,24 +58,6 @@ def test_a_reviewed_schema_is_never_overwritten(cli: Cli, csv: Path) -> None:
     assert target.read_text() == "reviewed"
 
 
-def test_a_missing_table_is_named(cli: Cli, tmp_path: Path) -> None:
-    assert "absent.csv" in cli.fails(3, "schema", tmp_path / "absent.csv")
-
-
-def test_a_directory_is_no_table(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in (".", "..", "/", tmp_path):
-        assert "is a directory" in cli.fails(3, "schema", name)
-        assert "is a directory" in cli.fails(3, "plan", name, "SELECT 1")
-        assert "--append takes a folder" in cli.fails(3, "put", name, "--table", "t", "--store", name).replace(
-            "\n", " "
-        )
-
-
-def test_nothing_is_printed_where_nothing_can_be_written(cli: Cli, csv: Path) -> None:
-    assert "cannot be written" in cli.fails(3, "schema", csv, "-o", csv / "below" / "a.toml")
-
-
 def test_names_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "nasty.csv"
     path.write_text('"a\x1b]0;owned\x07","[red]b[/red]"\n1,2\n')

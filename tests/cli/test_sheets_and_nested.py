@@ -130,10 +130,3 @@ def test_a_frame_and_a_stored_table_have_none(folder: Path) -> None:
                 call()
         with pytest.raises(cleave.InputError, match="a stored table is named alone"):
             cleave.query("t", "SELECT SUM(a) FROM t", store="store", **option)
-
-
-def test_a_sheet_of_a_damaged_workbook_is_not_a_sheet_of_no_workbook(cli: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "t.xlsx"
-    path.write_bytes(b"not a workbook")
-    for options in ((), ("--sheet", "A")):
-        assert "cannot be read as an Excel file" in cli.fails(3, "schema", path, *options)

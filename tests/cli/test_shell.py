@@ -184,10 +184,6 @@ def test_a_terminal_gets_all_rows_only_if_they_are_wanted(
     assert len(asked(ready, table, f".format csv\n{ages};").stdout.splitlines()) == 601
 
 
-def test_a_table_on_standard_input_leaves_no_room_for_questions(ready: Cli) -> None:
-    assert "cannot hold both" in ready.fails(2, "shell", "-")
-
-
 def test_no_history_is_kept_of_what_a_program_asks(ready: Cli, table: Path, tmp_path: Path) -> None:
     ready.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
     assert asked(ready, table, f"{AGES};").exit_code == 0

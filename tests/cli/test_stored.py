@@ -27,7 +27,7 @@ from cleave_shared.params import DEFAULT_PROFILE
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.samples import copy_patients
-from tests.store.conftest import BUCKET, s3_endpoint
+from tests.store.conftest import BUCKET, aws_environment, s3_endpoint
 from tests.unit.test_line_ends import nothing_read, one_row_less
 
 __all__ = ["s3_endpoint"]
@@ -416,12 +416,7 @@ def test_an_older_store_is_not_believed(place: Place) -> None:
 
 @pytest.mark.slow
 def test_a_table_in_a_bucket_is_put_asked_and_dropped(place: Place, s3_endpoint: str) -> None:
-    place.cli.environment |= {
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret",
-        "AWS_REGION": "us-east-1",
-    }
+    place.cli.environment |= aws_environment(s3_endpoint)
     place.store = f"s3://{BUCKET}/sensitive,s3://{BUCKET}/plain"
     place.put("--by", "ward")
     assert "265000.66" in place.run("query", "trial", SQL)

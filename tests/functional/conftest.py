@@ -22,6 +22,13 @@ _TOKEN = (
 
 
 @pytest.fixture
+def own_folder(own_key: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is in a folder of the test's own, and remembers stored tables there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def aws_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home directory for AWS's files, with a token of SSO for the session `company`."""
     cache = tmp_path / ".aws" / "sso" / "cache"

@@ -28,9 +28,7 @@ PATIENTS = ROOT / "tests" / "samples" / "patients.csv"
 NIST = ROOT / "tests" / "vectors" / "nist"
 
 
-@pytest.fixture(autouse=True)
-def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+pytestmark = pytest.mark.usefixtures("own_key")
 
 
 # --- exact least squares by elimination of fractions

@@ -17,11 +17,7 @@ from cleave_shared.errors import InputError, QueryRefused
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 
 
-@pytest.fixture(autouse=True)
-def place(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def same(one: Any, two: Any) -> bool:

@@ -26,9 +26,7 @@ from cleave_shared.errors import CleaveError
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
 
 
-@pytest.fixture(autouse=True)
-def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+pytestmark = pytest.mark.usefixtures("own_key")
 
 
 def asked(data: Any, keys: list[str], sets: list[tuple[int, ...]], figures: list[str], **asking: Any):

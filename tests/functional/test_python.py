@@ -34,9 +34,7 @@ WARDS = "SELECT ward, COUNT(*) AS stays, AVG(age) AS age, STDDEV(weight) AS w FR
 KINDS = {"ward": "plain", "bill": "encrypted", "name": "local"}
 
 
-@pytest.fixture(autouse=True)
-def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+pytestmark = pytest.mark.usefixtures("own_key")
 
 
 def wards() -> pd.DataFrame:

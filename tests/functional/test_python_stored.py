@@ -43,11 +43,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def place(key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def test_a_frame_comes_back_as_it_was() -> None:

@@ -12,10 +12,7 @@ from cleave.objects.locate import open_stores
 from cleave_shared.errors import InputError
 from tests.samples import write_table
 
-
-@pytest.fixture(autouse=True)
-def own_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLEAVE_KEY", str(key_file))
+pytestmark = pytest.mark.usefixtures("own_key")
 
 
 def test_every_call_takes_a_path(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from cleave.table.stream import open_table
 from tests.cli.runner import Cli
 from tests.security.canaries import NAMES, PASSPHRASE, PLAIN, Canaries, traces
 from tests.security.conftest import Places, WrappedKey, settled, watched
-from tests.store.conftest import BUCKET, s3_endpoint
+from tests.store.conftest import BUCKET, aws_environment, s3_endpoint
 from tests.store.proxy import Proxy
 
 __all__ = ["s3_endpoint"]
@@ -178,12 +178,7 @@ def test_a_bucket_is_told_nothing_besides(world: CanaryStore, s3_endpoint: str) 
     with Proxy(s3_endpoint) as proxy:
         proxy.heads = []
         world.store = f"s3://{BUCKET}/canaries/s,s3://{BUCKET}/canaries/p"
-        world.cli.environment |= {
-            "AWS_ENDPOINT_URL": proxy.url,
-            "AWS_ACCESS_KEY_ID": "an-access-key",
-            "AWS_SECRET_ACCESS_KEY": "a-secret",
-            "AWS_REGION": "us-east-1",
-        }
+        world.cli.environment |= aws_environment(proxy.url)
         world.fill()
         world.run("query", NAME, f"SELECT SUM(hiddenpay) FROM {NAME}", told=False)
         world.run("drop", NAME, "--yes")

@@ -17,13 +17,12 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 from moto.server import ThreadedMotoServer
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.contributions import invitation
 from cleave.objects.locate import Folder
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import Storage
-from cleave.store import cells, put
+from cleave.store import cells
 from cleave.store.manifest import Batches, HandledParts, Segments
-from cleave.table.schema import dump_schema
+from cleave.table import schema
 from tests.store import made
 from tests.store.trial import World
 
@@ -49,6 +48,16 @@ class OneClientEach(Session):
 
 def aws_session_in(region: str, token: str | None = None) -> Session:
     return OneClientEach("an-access-key", "a-secret", token, region)
+
+
+def aws_environment(endpoint: str) -> dict[str, str]:
+    """Settings by which a program asks S3 at `endpoint`."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "AWS_REGION": "us-east-1",
+    }
 
 
 @cache
@@ -77,11 +86,10 @@ def folders_filled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def schemas_written_once() -> Iterator[None]:
-    """A schema takes 3 ms to write as TOML, which every put and every use of an invitation does."""
+    """A schema takes 3 ms to write as TOML, which every put, change and release does."""
     with pytest.MonkeyPatch.context() as patch:
-        written = cache(dump_schema)
-        for module in (invitation, put):
-            patch.setattr(module, "dump_schema", written)
+        for part in (schema.schema_head, schema.column_text):
+            patch.setattr(schema, part.__name__, cache(part))
         yield
 
 

@@ -25,7 +25,15 @@ from cleave.contributions.invitation import invitation_of, invite, register
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
-from cleave.store.contribution import ContributedSegment, ContributionHead, Entry, PartManifest, context_of, dump_head
+from cleave.store.contribution import (
+    ContributedSegment,
+    ContributionHead,
+    Entry,
+    PartManifest,
+    context_of,
+    dump_head,
+    folder_of,
+)
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
@@ -158,6 +166,10 @@ class World:
     def identity(self, name: str) -> Identity:
         path = self.root / f"{name}.pem"
         return read_identity(path) if path.exists() else create_identity(path)[0]
+
+    def folder_of(self, name: str) -> str:
+        """Where the contributor's parts are."""
+        return folder_of(self.open().manifest.table_id, self.identity(name).public)
 
     def contributions(self, name: str, stores: Stores | None = None, public: PublicKey | None = None) -> Contributions:
         public = public or self.public()

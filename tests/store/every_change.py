@@ -38,7 +38,6 @@ from cleave.store import compacting
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of
 from cleave.store.compacting import compact
-from cleave.store.contribution import folder_of
 from cleave.store.drafts import Draft
 from cleave.store.dropping import drop
 from cleave.store.heads import parsed
@@ -168,9 +167,6 @@ class Place(Readers):
         current = self.current()
         return current is None or verify(Stored(*current), Silent()) == []
 
-    def contributed(self) -> str:
-        return folder_of(self.open().manifest.table_id, self.identity("north").public)
-
     def draft(self) -> Draft | None:
         """The draft of the table's next version, or of north's next contribution; None: there is none."""
         tables, stores = self.tables()
@@ -188,7 +184,7 @@ class Place(Readers):
                 if (found := drafts.find_any()) is not None:
                     return found
         if opened is not None and any(each.name == "north" for each in opened.manifest.contributors):
-            drafts = contribution_drafts(stores, self.contributed(), self.identity("north"))
+            drafts = contribution_drafts(stores, self.folder_of("north"), self.identity("north"))
             for replace in (False, True):
                 found = drafts.find(self.contributions("north")._request(replace=replace))
                 if found is not None:

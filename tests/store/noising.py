@@ -64,6 +64,9 @@ def made(count: int = 240, people: int = 60, start: int = 0) -> str:
 class NoisyReleases(Releases):
     schema_text, header = SCHEMA, "patient,ward,sex,bill,age,smoker,weight\n"
 
+    def begin(self) -> None:
+        self.put(made())
+
     def noise(self, epsilon: float = 1.0, most_rows: int = 3, **how: Any) -> Noise:
         """`how`: further members of Noise."""
         given = {"clamps": CLAMPS, "values": {}, "split": {}, **how}

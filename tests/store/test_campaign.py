@@ -22,7 +22,7 @@ from cleave.store.identity import create_identity
 from tests.campaign import FACTOR
 from tests.store.campaigning import HEADER, LEAST, NOTE, ROLES, SCHEMA, Config, digest_of, some
 from tests.store.commands import ROOT
-from tests.store.conftest import BUCKET
+from tests.store.conftest import BUCKET, aws_environment
 from tests.store.judging import Call, Judge, few_in, line_of
 
 SECONDS = 20.0 * min(FACTOR, 10)  # of each campaign
@@ -112,9 +112,8 @@ def test_twenty_writers_and_four_askers(folder: Path, key_file: Path, printed_fi
 def test_twenty_writers_and_four_askers_in_s3(
     folder: Path, key_file: Path, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, printed_figures: list[str]
 ) -> None:
-    given = {"ENDPOINT_URL": s3_endpoint, "ACCESS_KEY_ID": "an-access-key", "SECRET_ACCESS_KEY": "a-secret"}
-    for name, value in {**given, "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+    for name, value in aws_environment(s3_endpoint).items():
+        monkeypatch.setenv(name, value)
     place = f"s3://{BUCKET}/campaign/{folder.name}"
     config = began(folder, key_file, f"{place}/s,{place}/p")
     made(config)

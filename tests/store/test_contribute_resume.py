@@ -9,7 +9,6 @@ import pytest
 from cleave.contributions.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.store.contribution import folder_of
 from tests.store.contributing import World, kept
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
@@ -39,12 +38,11 @@ def put(world: World, rows: str = ROWS, at: int | None = None, *, made: bool = F
     return True
 
 
-def folder(world: World) -> str:
-    return folder_of(world.open().manifest.table_id, world.identity("north").public)
-
-
 def objects(world: World) -> set[str]:
-    return {*world.stores().sensitive.names(folder(world)), *world.stores().plain.names(folder(world))}
+    return {
+        *world.stores().sensitive.names(world.folder_of("north")),
+        *world.stores().plain.names(world.folder_of("north")),
+    }
 
 
 def check(world: World, rows: str) -> None:
@@ -52,13 +50,13 @@ def check(world: World, rows: str) -> None:
     assert head is not None
     world.collect()
     assert world.ask(SUMS).result.rows == expected(world, OWN + rows, SUMS)
-    assert objects(world) - {f"{folder(world)}/draft"} == {f"{folder(world)}/head"}
+    assert objects(world) - {f"{world.folder_of('north')}/draft"} == {f"{world.folder_of('north')}/head"}
 
 
 def draft_of(world: World, who: str = "north") -> ContributionDraft | None:
     """What is left of the last put, by the identity of `who` in north's folder."""
     asked = world.contributions("north")._request(replace=False)
-    return contribution_drafts(world.stores(), folder(world), world.identity(who)).find(asked)
+    return contribution_drafts(world.stores(), world.folder_of("north"), world.identity(who)).find(asked)
 
 
 @pytest.mark.slow
@@ -143,7 +141,7 @@ def test_nobody_else_reads_a_draft(world: World) -> None:
 
 def test_of_two_by_one_identity_one_is_told(world: World) -> None:
     put(world, at=12)
-    drafts = [contribution_drafts(world.stores(), folder(world), world.identity("north")) for _ in range(2)]
+    drafts = [contribution_drafts(world.stores(), world.folder_of("north"), world.identity("north")) for _ in range(2)]
     for each in drafts:
         each.find("asked")
     step = ContributionStep(id="0" * 32, rows=1, digest="")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cleave.contributions import contribute
-from cleave.store.contribution import ContributionHead, dump_head, folder_of
+from cleave.store.contribution import ContributionHead, dump_head
 from cleave_shared.errors import CheckFailed, CleaveError, InputError
 from tests.campaign import FACTOR, sampled
 from tests.store.contributing import HEADER, SCHEMA, World
@@ -33,10 +33,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> World:
     return made
 
 
-def folder(world: World, name: str) -> str:
-    return folder_of(world.open().manifest.table_id, world.identity(name).public)
-
-
 def refused(world: World, match: str = "contributor 'north'") -> CheckFailed:
     version = world.open().manifest.version
     with pytest.raises(CheckFailed, match=match) as told:
@@ -52,10 +48,10 @@ def test_damage_anywhere_is_found(world: World, tmp_path: Path, rounds: int) -> 
     rng = random.Random(20)
     head, _ = world.contributions("north").head()
     assert head is not None
-    listed = {head.parts[0].names.name, f"{folder(world, 'north')}/draft"}  # only the contributor reads them
+    listed = {head.parts[0].names.name, f"{world.folder_of('north')}/draft"}  # only the contributor reads them
     for number in range(rounds):
         copy = world.copy(tmp_path / str(number))
-        store, place = copy.sensitive(), folder(world, "north")
+        store, place = copy.sensitive(), world.folder_of("north")
         objects = sorted(set(store.names(place)) - listed)
         name, kind = rng.choice(objects), rng.choice(DAMAGES)
         damage(store, name, kind, rng, [other for other in objects if other != name])
@@ -70,12 +66,12 @@ def test_damage_anywhere_is_found(world: World, tmp_path: Path, rounds: int) -> 
 
 
 def _head(world: World, name: str) -> tuple[str, dict[str, Any]]:
-    place = f"{folder(world, name)}/head"
+    place = f"{world.folder_of(name)}/head"
     return place, json.loads(world.sensitive().read(place))
 
 
 def _with_head(world: World, content: bytes, check: Callable[[], object]) -> None:
-    place = f"{folder(world, 'north')}/head"
+    place = f"{world.folder_of('north')}/head"
     whole = world.sensitive().read(place)
     world.sensitive().delete([place])
     world.sensitive().write(place, content)
@@ -142,7 +138,7 @@ def test_an_older_head_is_not_taken(tmp_path: Path, key_file: Path) -> None:
     world.put(OWN)
     world.register("north")
     world.contribute("north", NORTH)
-    place = f"{folder(world, 'north')}/head"
+    place = f"{world.folder_of('north')}/head"
     first = world.sensitive().read(place)
     world.contribute("north", SOUTH, replace=True)
     world.collect()
@@ -184,7 +180,7 @@ def test_nothing_a_contributor_puts_can_be_read(tmp_path: Path, key_file: Path) 
     world.put("canary,f,61,12.50,70.25,Ada\n", ("canary_ward", "canary_sex"))
     world.register("canarynorth")
     world.contribute("canarynorth", "canarykey,canary sex,50,9876543.25,9876543.125,canary Di\n")
-    place = folder(world, "canarynorth")
+    place = world.folder_of("canarynorth")
     assert list(world.stores().plain.names(place)) == []
     written = {name: world.sensitive().read(name) for name in world.sensitive().names("tables")}
     assert any(name.startswith(place) for name in written)

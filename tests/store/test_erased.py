@@ -257,6 +257,7 @@ def test_the_search_finds_what_is_sealed(tmp_path: Path, key_file: Path, monkeyp
         assert len(sealed) > 3 or word == WORDS["note"]
 
 
+@pytest.mark.slow  # quick: the last test, of one command
 def test_a_delete_leaves_nothing(tmp_path: Path, key_file: Path) -> None:
     """Nor of drafts and objects that nobody names, young or a day old."""
     place = begin(tmp_path / "place", key_file)
@@ -329,7 +330,7 @@ def test_a_delete_leaves_nothing_in_the_hands_of_others(
     head = kinds.index("head")
     places = [head] if few else [head // 2, head, min(head + 1, len(kinds) - 1)]
     if not few:
-        places = sorted({*places, *range(0, len(kinds), 1 if FULL else 1 + len(kinds) // 6)})
+        places = sorted({*places, *range(0, len(kinds), 1 if FULL else 1 + len(kinds) // 3)})
     for at in places:
         copy = place.copy(tmp_path / f"at-{at}")
         copy.current()

@@ -28,7 +28,7 @@ from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR, FULL
 from tests.store.asking import ask
 from tests.store.commands import Commands, Death
-from tests.store.conftest import BUCKET, aws_session
+from tests.store.conftest import BUCKET, aws_environment, aws_session
 from tests.store.test_faults import CSV, SCHEMA
 
 KILLS = (  # store, seed, and times that each command is killed; CLEAVE_CAMPAIGN has more
@@ -110,12 +110,7 @@ class World:
         self._words = ["--store", store, "--key", str(key_file)]
         self.environment = {"XDG_STATE_HOME": str(root / "state")}
         if endpoint:
-            self.environment |= {
-                "AWS_ENDPOINT_URL": endpoint,
-                "AWS_ACCESS_KEY_ID": "an-access-key",
-                "AWS_SECRET_ACCESS_KEY": "a-secret",
-                "AWS_REGION": "us-east-1",
-            }
+            self.environment |= aws_environment(endpoint)
 
     def words(self, command: str) -> list[str]:
         files = {"csv": self.root / "trial.csv", "more": self.root / "more.csv"}

@@ -28,7 +28,7 @@ from cleave_shared.errors import InputError
 from tests.campaign import FACTOR, FULL
 from tests.store.asking import ask
 from tests.store.commands import Commands, Death, Ended
-from tests.store.conftest import BUCKET, aws_session
+from tests.store.conftest import BUCKET, aws_environment, aws_session
 from tests.store.contributing import HEADER, World
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
@@ -99,12 +99,7 @@ class Trial:
     def run(self, command: str, death: Death = _NONE) -> Ended:
         environment = {"XDG_STATE_HOME": str(self.world.root / "state")}
         if self._endpoint:
-            environment |= {
-                "AWS_ENDPOINT_URL": self._endpoint,
-                "AWS_ACCESS_KEY_ID": "an-access-key",
-                "AWS_SECRET_ACCESS_KEY": "a-secret",
-                "AWS_REGION": "us-east-1",
-            }
+            environment |= aws_environment(self._endpoint)
         return self._commands.run(*self._words[command], death=death, environment=environment)
 
     def succeeds(self, command: str) -> Ended:

@@ -48,6 +48,7 @@ def fitted(world: World, formula: str) -> LinearModel:
         return fit_linear(ModelSums(session, complete(Asking, {})), formula, None, 0, 0.95)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "few", "many", "refusal"),
     [

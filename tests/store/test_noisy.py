@@ -35,13 +35,9 @@ from tests.store.noising import CLAMPS, NoisyReleases, made
 BY_WARD = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bill, AVG(age) AS age FROM trial GROUP BY ward ORDER BY ward"
 
 
-def put(world: NoisyReleases) -> None:
-    world.put(made())
-
-
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
-    return kept_as(NoisyReleases, tmp_path / "world", key_file, put)
+    return kept_as(NoisyReleases, tmp_path / "world", key_file, NoisyReleases.begin)
 
 
 def without_noise(statistic: Statistic, totals: Sequence[int]) -> tuple[float, list[int]]:

@@ -25,13 +25,9 @@ STEPS = pytest.mark.parametrize("step", sampled(3, 1, 1))
 MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
-def put(world: NoisyReleases) -> None:
-    world.put(made())
-
-
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
-    return kept_as(NoisyReleases, tmp_path / "world", key_file, put)
+    return kept_as(NoisyReleases, tmp_path / "world", key_file, NoisyReleases.begin)
 
 
 def released(world: NoisyReleases, stores: Stores | None = None) -> noising.NoisyReleaseFacts:

@@ -38,6 +38,7 @@ def test_a_query_over_a_stored_table(given: dict[str, Any], keys: str) -> None:
     assert len(rows) == (2 if keys else 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "work", [lambda data, **how: cleave.fit(data, "a ~ b", **how), lambda data, **how: cleave.pca(data, "a,b", **how)]
 )

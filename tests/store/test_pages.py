@@ -191,6 +191,7 @@ def test_a_deletion_writes_the_pages_of_its_segments_and_deletes_the_old_ones(tm
     assert not verify(place.stored(), Silent())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pad", [False, True])
 def test_rows_of_a_day_read_its_page_alone(tmp_path: Path, key: OwnerKey, key_file: Path, pad: bool) -> None:
     place = Days(tmp_path, key)

@@ -320,6 +320,7 @@ def test_after_changes_they_are_those_of_the_rows(world: World) -> None:
     require_exact(world, ("sex", "ward"), world.ask, [("age", "bill"), ("stay", "bill")])
 
 
+@pytest.mark.slow  # quick: the next test drops and renames, `test_after_changes_they_are_those_of_the_rows`
 def test_altered_columns_keep_their_products(world: World) -> None:
     """Renamed ones, wider ones, and those that stay if others are dropped."""
     world.write(world.make(ROWS.format(30), SCHEMA), "ward")

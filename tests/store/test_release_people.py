@@ -124,6 +124,7 @@ def test_a_ward_with_another_name_and_one_person_more(life: Life) -> None:
     assert life.shown >= {A, C}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keyed", [True, False])
 def test_rows_that_come_back_elsewhere_with_one_person_more(life: Life, *, keyed: bool) -> None:
     life.keyed = keyed
@@ -171,6 +172,7 @@ def test_revoking_publishes_nothing(life: Life) -> None:
     assert life.numbers.keys() == before
 
 
+@pytest.mark.slow  # quick: test_published.py, of a rotated table
 def test_a_rotation_publishes_nothing_twice(life: Life) -> None:
     life.begin([*people(life, A, range(4)), *people(life, C, range(2))])
     life.release()
@@ -208,6 +210,7 @@ def test_people_who_wait_change_nothing_that_an_analyst_reads(life: Life) -> Non
     assert repr(seen[0]).replace(str(life.folder), "") == repr(seen[1]).replace(str(others), "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("released", [True, False])
 def test_a_restored_table_publishes_nothing_until_its_owner_says_so(life: Life, *, released: bool) -> None:
     """Its analysts may have a release that it does not know: of patients 4 to 6, then of 4 to 7."""

@@ -81,7 +81,7 @@ def world(made: World, tmp_path: Path) -> World:
 @pytest.fixture
 def alone(world: World) -> World:
     """The world where south has put nothing."""
-    world.sensitive().delete([f"{folder(world, 'south')}/head"])
+    world.sensitive().delete([f"{world.folder_of('south')}/head"])
     return world
 
 
@@ -259,17 +259,13 @@ def test_a_contributor_cannot_see_whether_it_was_refused(world: World) -> None:
     forger.block(part, "age", BOTH + bytes([50, 121]))
     forger.show(part)
     stores = world.stores()
-    before = {name: stores.sensitive.read(f"{folder(world, name)}/head") for name in ("north", "south")}
+    before = {name: stores.sensitive.read(f"{world.folder_of(name)}/head") for name in ("north", "south")}
     refuses(world, "bounds")
     for name, head in before.items():
-        place = folder(world, name)
+        place = world.folder_of(name)
         assert {each.rpartition("/")[2] for each in stores.sensitive.names(place)} == {"head", "draft"}
         assert stores.sensitive.read(f"{place}/head") == head
         assert list(stores.plain.names(place)) == []
-
-
-def folder(world: World, name: str) -> str:
-    return folder_of(world.open().manifest.table_id, world.identity(name).public)
 
 
 def moved(world: World, entry: Entry, to: str) -> Entry:
@@ -290,7 +286,7 @@ CANNOT = "is damaged, or not sealed for this key"
 def test_a_part_of_another_contributor_is_not_replayed(world: World) -> None:
     """South's, with all of its objects, as the part of north."""
     theirs = Forger(world, "south").head.parts[0]
-    Forger(world, "north").sign((moved(world, theirs, folder(world, "north")),))
+    Forger(world, "north").sign((moved(world, theirs, world.folder_of("north")),))
     refuses(world, CANNOT)
 
 

@@ -22,6 +22,7 @@ from cleave.store.reader import LostError, Opened
 from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from tests.campaign import FACTOR, FULL
+from tests.store.conftest import aws_environment
 from tests.store.writing import (
     COMPACTS,
     DELETES,
@@ -222,9 +223,8 @@ def test_all_changes_at_once(world: World, printed_figures: list[str]) -> None:
 def test_all_changes_at_once_in_s3(
     tmp_path: Path, key_file: Path, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"ENDPOINT_URL": s3_endpoint, "ACCESS_KEY_ID": "an-access-key", "SECRET_ACCESS_KEY": "a-secret"}
-    for name, value in {**given, "REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+    for name, value in aws_environment(s3_endpoint).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(attempts, "HELD_SECONDS", 600.0)  # as above
     world = World(tmp_path / "world", key_file, s3_endpoint)

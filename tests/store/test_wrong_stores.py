@@ -48,7 +48,7 @@ from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, CleaveWarning, ServiceError
 from tests.campaign import FULL
 from tests.cli.runner import Cli, cli
-from tests.store.conftest import BUCKET, aws_session, aws_session_in
+from tests.store.conftest import BUCKET, aws_environment, aws_session, aws_session_in
 from tests.store.contributing import World as Contributing
 from tests.store.stub_s3 import HEAD, OBJECT, PAGE, Stub, Wrong
 from tests.store.test_faults import CSV, SCHEMA
@@ -391,13 +391,7 @@ def test_a_conflict_is_told_by_its_status(stub: Stub) -> None:
 @pytest.fixture
 def words(world: InStub, cli: Cli, key_file: Path, tmp_path: Path) -> tuple[object, ...]:
     """Options of commands on the table, on a machine that has not seen it."""
-    cli.environment |= {
-        "AWS_ENDPOINT_URL": world.stub.url,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
+    cli.environment |= aws_environment(world.stub.url) | {"XDG_STATE_HOME": str(tmp_path / "state")}
     return "--store", f"s3://{BUCKET}/{PREFIX}/s,s3://{BUCKET}/{PREFIX}/p", "--key", key_file
 
 

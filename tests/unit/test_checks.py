@@ -105,30 +105,27 @@ def pair() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("run", [0, 1])
-@pytest.mark.parametrize("coefficient", [N - SENTINELS, N - 3, N - 1])
-def test_sentinels_are_within_their_noise(run: int, coefficient: int, sign: int) -> None:
+@pytest.mark.parametrize(
+    ("check", "name", "coefficient"),
+    [
+        *((check_sentinels, "sentinel", each) for each in (N - SENTINELS, N - 3, N - 1)),
+        *((check_totals, "total", each) for each in (0, 1, N - SENTINELS - 1, N - 1)),
+    ],
+)
+def test_sentinels_and_every_coefficient_are_within_their_noise(
+    check: Callable[..., None], name: str, run: int, coefficient: int, sign: int
+) -> None:
     found, sent = pair()
     found[run, coefficient] += sign * LIMITS[run]
-    check_sentinels(PART, found, sent)
+    check(PART, found, sent)
     found[run, coefficient] += sign
-    failed("sentinel", lambda: check_sentinels(PART, found, sent))
+    failed(name, lambda: check(PART, found, sent))
 
 
 def test_sentinels_are_the_last_sixteen() -> None:
     found, sent = pair()
     found[:, : N - SENTINELS] += 1 << 40
     check_sentinels(PART, found, sent)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("run", [0, 1])
-@pytest.mark.parametrize("coefficient", [0, 1, N - SENTINELS - 1, N - 1])
-def test_every_coefficient_is_within_its_noise(run: int, coefficient: int, sign: int) -> None:
-    found, sent = pair()
-    found[run, coefficient] += sign * LIMITS[run]
-    check_totals(PART, found, sent)
-    found[run, coefficient] += sign
-    failed("total", lambda: check_totals(PART, found, sent))
 
 
 def test_an_answer_with_a_result_too_few_is_not_compared() -> None:
