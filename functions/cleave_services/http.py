@@ -125,7 +125,7 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             # numbers (rows, groups, chunks, seconds by stage) for the request's log line
             note = request.state.facts.update
             result = operation.answer(received, note, table_set, links.own)
-            return _response(bodies.dump(result, received, _accepted(request)))
+            return _response(received.answer(result, _accepted(request)))
 
         return await run_in_threadpool(work)
 

@@ -67,7 +67,7 @@ class ServiceHandler:
                     answer = operation.answer(
                         received, dict[str, Any]().update, next(iter(match.groups()), None), links
                     )
-                    return bodies.dump(answer, received, kind)
+                    return received.answer(answer, kind)
                 except Exception as error:  # noqa: BLE001 - its message may quote values
                     return bodies.refusal(error)
         return bodies.problem(404, "Not Found")

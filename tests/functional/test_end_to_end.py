@@ -257,7 +257,7 @@ def test_every_question_through_every_path(world: World, key: SecretKey, transpo
 
 @pytest.mark.parametrize("operation", AGGREGATE_OF)
 @pytest.mark.sampled(3)
-def test_every_operation(world: World, key: SecretKey, operation: str) -> None:
+def test_every_operation_is_answered_as_duckdb_answers(world: World, key: SecretKey, operation: str) -> None:
     transport = embedded_services()
     numbers = [each for each in world.tables[1].schema.columns if is_number(each.type)]
     names = [each.name for each in numbers if each.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
@@ -268,7 +268,7 @@ def test_every_operation(world: World, key: SecretKey, operation: str) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.sampled(4)
-def test_hardly_any_rows(world: World, key: SecretKey, transport: Transport, rows: int) -> None:
+def test_tables_of_hardly_any_rows_are_answered(world: World, key: SecretKey, transport: Transport, rows: int) -> None:
     for name in ("plain and encrypted", "filter by encrypted", "where"):
         compare(ask(world, key, transport, QUESTIONS[name], rows), world.oracles[rows], QUESTIONS[name])
 

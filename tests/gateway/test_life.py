@@ -519,11 +519,11 @@ def lives(stage: Stage, seed: int, steps: int) -> None:
     stage.compared["lives"] += 1
 
 
-def test_a_life(stage: Stage) -> None:
+def test_a_life_of_a_table_is_answered_as_duckdb_answers(stage: Stage) -> None:
     lives(stage, 1, STEPS // 2)
 
 
 @pytest.mark.slow  # the life above is quick
 @pytest.mark.parametrize("seed", range(1, 2 + FACTOR))
-def test_any_life(stage: Stage, seed: int) -> None:
+def test_random_lives_of_a_table_are_answered_as_duckdb_answers(stage: Stage, seed: int) -> None:
     lives(stage, seed, STEPS)

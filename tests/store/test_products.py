@@ -344,7 +344,7 @@ def test_altered_columns_keep_their_products(world: World) -> None:
         alter(world.tables, "trial", Alteration(add=["age*apple BIGINT encrypted"]), Silent())
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
     """As `show` prints it, alone or with a change of columns; what stays is exact, and what went needs rows."""
     world.write(world.make(ROWS.format(40), SCHEMA), "ward", products=("age", "bill", "weight"), scan=scan)

@@ -253,14 +253,14 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     assert many.results - one.results == 99 * len(scan.lanes_of_totals(stored, known)) * len(stored.manifest.segments)
     assert many.bytes >= many.results * limits.MASKED_RESULT_BYTES + many.largest
     most = scan.most_groups(stored, unknown)
-    assert scan.too_large(scan.answer_of_scan(stored, unknown, most)) == ""
-    assert "sums, a query may have at most" in scan.too_large(scan.answer_of_scan(stored, unknown, most + 1))
+    assert scan.answer_of_scan(stored, unknown, most).excess == ""
+    assert "sums, a query may have at most" in scan.answer_of_scan(stored, unknown, most + 1).excess
     with pytest.raises(scan.ManyGroupsError, match="groups are too many for a scan") as refused:
         scan.require_few(stored, unknown, most + 1)
     assert f"up to {most:,} groups" in str(refused.value.hint)
 
 
-def test_prices() -> None:
+def test_requests_and_bytes_of_a_bucket_are_priced() -> None:
     """A bucket's requests and bytes cost money, a folder's nothing; nor do services in this process."""
     objects = [Object(name=f"tables/{0:032x}/{number:032x}", bytes=9_000_000, sha256="0" * 64) for number in range(100)]
     reading = Work([Read(each, 1_000_000) for each in objects[:9]])

@@ -43,8 +43,8 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
     """
     from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - --help does not need it
     from cleave.transport.responses import Response  # noqa: PLC0415 - as above
-    from cleave_services.plain.service import service as plain  # noqa: PLC0415
-    from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415
+    from cleave_services.plain import service as plain  # noqa: PLC0415
+    from cleave_services.sensitive import service as sensitive  # noqa: PLC0415
 
     def links() -> Links:
         from cleave_services.links import Links  # noqa: PLC0415 - questions over files need no links

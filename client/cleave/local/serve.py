@@ -29,9 +29,9 @@ from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_services import links
 from cleave_services.log import log_to_stderr
 from cleave_services.openapi import Application
-from cleave_services.plain.service import service as plain
+from cleave_services.plain import service as plain
+from cleave_services.sensitive import service as sensitive
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.version import VERSION

@@ -15,7 +15,7 @@ from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
 from cleave.sql.refusals import RESERVED, Uncut, no_sql, refused
-from cleave.table.derived import Derived, generated
+from cleave.table.derived import Derived
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import Tree, mapped
@@ -51,7 +51,7 @@ class Catalog:
 
     def create(self, table: str, columns: ResultColumns, derived: Sequence[Derived] = ()) -> None:
         stated = [f"{identifier(name)} {type_}" for name, type_ in columns]
-        described = ", ".join([*stated, *map(generated, derived)])
+        described = ", ".join([*stated, *(each.generated for each in derived)])
         self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
     def describe(self, select: str) -> ResultColumns:

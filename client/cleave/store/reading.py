@@ -99,6 +99,11 @@ class _Fetch:
     sealed: list[Future[bytes]]
     plain: Future[Sequence[PlainBlock]] | None
 
+    def sealed_bytes(self, blocks: Blocks) -> int:
+        """Stored bytes of some blocks of every sealed column."""
+        first, stop = blocks
+        return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in self.ranges)
+
 
 class Reading:
     """The rows of `runs`, with the columns of `schema`. `once`: a second scan is an error; `finish` counts on that."""
@@ -297,7 +302,7 @@ class Reading:
                     and (piece := next(pieces, None)) is not None
                 ):
                     opening.append(pool.submit(self._opened, *piece, stream))
-                    sizes.append(_sealed_bytes(*piece))
+                    sizes.append(piece[0].sealed_bytes(piece[1]))
                     piece = None  # frees its sealed bytes before the next piece
                 if not opening:
                     return
@@ -400,12 +405,6 @@ class Reading:
             return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
         except CheckFailed:
             return open_blocks(key, place, first, cut(self._fetched(segment, part, again=True), part.sizes))
-
-
-def _sealed_bytes(coming: _Fetch, blocks: Blocks) -> int:
-    """Stored bytes of some blocks of every sealed column."""
-    first, stop = blocks
-    return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in coming.ranges)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ neither column may be NULL, the totals of the columns are enough beside those of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -198,34 +198,33 @@ def _lost(product: Measure, one: Measure, other: Measure) -> Fraction:
     return share * of_measures.reach(product) + _UNDERFLOW
 
 
-@dataclass(frozen=True, slots=True)
 class _Kept:
     """Measures: `columns` by their spelling; `products` of two of these; `aligned`: (x, y) -> x where y has a value."""
 
-    columns: dict[str, int] = field(default_factory=dict)
-    products: dict[frozenset[int], int] = field(default_factory=dict)
-    aligned: dict[tuple[int, int], int] = field(default_factory=dict)
+    def __init__(self, measures: Sequence[Measure]) -> None:
+        self.columns: dict[str, int] = {}
+        self.products: dict[frozenset[int], int] = {}
+        self.aligned: dict[tuple[int, int], int] = {}
+        nodes = expressions_of([each.sql for each in measures])
+        for number, node in enumerate(nodes):
+            if isinstance(node, ColumnRef):
+                self.columns[canonical(node)] = number
+        for number, node in enumerate(nodes):
+            factors = [_factor(each, self.columns, measures) for each in node.operands]
+            taken = filtered(node)
+            if isinstance(node, Call) and node.name == "*" and len(factors) == 2 and None not in factors:
+                one, two = factors
+                if (
+                    one is not None and two is not None and measures[number].type != "FLOAT"
+                ):  # whose products round more
+                    self.products.setdefault(frozenset((one, two)), number)
+            elif taken is not None and isinstance(taken[1], Operator) and taken[1].name == "IS NOT NULL":
+                value, there = (self.columns.get(canonical(each)) for each in (taken[0], taken[1].operands[0]))
+                if value is not None and there is not None:
+                    self.aligned.setdefault((value, there), number)
 
 
-@lru_cache(64)
-def _kept_of(measures: tuple[Measure, ...]) -> _Kept:
-    kept = _Kept()
-    nodes = expressions_of([each.sql for each in measures])
-    for number, node in enumerate(nodes):
-        if isinstance(node, ColumnRef):
-            kept.columns[canonical(node)] = number
-    for number, node in enumerate(nodes):
-        factors = [_factor(each, kept.columns, measures) for each in node.operands]
-        taken = filtered(node)
-        if isinstance(node, Call) and node.name == "*" and len(factors) == 2 and None not in factors:
-            one, two = factors
-            if one is not None and two is not None and measures[number].type != "FLOAT":  # whose products round more
-                kept.products.setdefault(frozenset((one, two)), number)
-        elif taken is not None and isinstance(taken[1], Operator) and taken[1].name == "IS NOT NULL":
-            value, there = (kept.columns.get(canonical(each)) for each in (taken[0], taken[1].operands[0]))
-            if value is not None and there is not None:
-                kept.aligned.setdefault((value, there), number)
-    return kept
+_kept_of = lru_cache(64)(_Kept)
 
 
 def _factor(node: Node, columns: Mapping[str, int], measures: Sequence[Measure]) -> int | None:

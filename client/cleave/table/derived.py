@@ -50,6 +50,11 @@ class Derived:
     columns: tuple[str, ...]
     reason: str = ""
 
+    @property
+    def generated(self) -> str:
+        """SQL of the column in DuckDB's CREATE TABLE."""
+        return f"{identifier(self.name)} AS ({self.sql}) VIRTUAL"
+
 
 class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
     """An expression cannot be read and contains `name`, which is not a column. `is_quoted`: it is in double quotes."""
@@ -140,11 +145,6 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
             table.add("reason", column.reason)
         tables.add(column.name, table)
     return tables
-
-
-def generated(derived: Derived) -> str:
-    """SQL of the column in DuckDB's CREATE TABLE."""
-    return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
 
 
 def only_keys(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:

@@ -36,7 +36,7 @@ _server = ForkServer(
     [
         "cleave_services.plain.engine",
         "cleave_services.plain.simple",
-        "cleave_services.plain.opened",
+        "cleave_services.plain.database:open_to_fork",
     ]
 )
 _crew = Crew(_server.fork, 0, once=True)

@@ -17,7 +17,7 @@ from cleave.store.manifest import Measure
 from cleave.store.rows import whole
 from cleave.sums.cellwise import figures_of
 from cleave.sums.needs import Available, CutSums, SummedRows
-from cleave.sums.scan import answer_of_scan, lanes_of_totals, most_groups, plain_columns, scan, too_large
+from cleave.sums.scan import answer_of_scan, lanes_of_totals, most_groups, plain_columns, scan
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave.text.quantities import counted, sized
@@ -98,7 +98,7 @@ class ScanWay(StoredWay):
             most = most_groups(stored, self.needs)
             return f"it answers up to {most:,} groups, {sized(answer_of_scan(stored, self.needs, most).bytes)}"
         answer = answer_of_scan(stored, self.needs, groups)
-        if reason := too_large(answer):
+        if reason := answer.excess:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"

@@ -132,7 +132,7 @@ class TotalsWay(StoredWay):
 
 def _inner(whole: LocalPlan, named: frozenset[str], choosing: Choosing) -> AnswerPlan | None:
     """Answer aggregates inside the statement from totals, if it has any over one table and their answer is exact.
-    `named`: as in Plan.
+    `named`: as in AnswerPlan.
     """
     site, sums_of = choosing.site, dict[str, KeptTotals]()
 
