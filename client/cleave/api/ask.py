@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
+from cleave.ask.files import further
 from cleave.ask.opening import asks_embedded, column_names, frame_has_none, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
 from cleave.shown.plan import plan_lines
+from cleave.table.inputs import check_reading
+from cleave.table.lazy import is_frame, of_local_frame
 from cleave.table.progress import bars
 from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
@@ -131,8 +134,6 @@ def schema(
     [('ward', 'plain'), ('admitted', 'sealed'), ('age', 'encrypted')]
     """
     from cleave.propose.propose import propose, propose_frame  # noqa: PLC0415 - a question does not need it
-    from cleave.table.inputs import check_reading  # noqa: PLC0415
-    from cleave.table.lazy import is_frame  # noqa: PLC0415
 
     for kind in (kinds or {}).values():
         if kind not in list(Kind):
@@ -156,9 +157,6 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
     Raises InputError for data or a schema that cannot be read.
     """
-    from cleave.ask.files import further  # noqa: PLC0415 - a question without further tables does not need it
-    from cleave.table.lazy import of_local_frame  # noqa: PLC0415
-
     table = read_data(data, asking)
     others = [
         further(other, None, name) if isinstance(other, str | Path) else of_local_frame(other, name)

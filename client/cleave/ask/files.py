@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from cleave.ask.options import Access
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, RunningQuestion, Usage
@@ -122,8 +124,6 @@ class FileSource(Source):
     @contextlib.contextmanager
     def sums(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[GroupSums]:
         """Compute the sums. After an answer that fails a check, the source makes a new key."""
-        import duckdb  # noqa: PLC0415 - 15 ms
-
         (way,) = plan.ways
         try:
             yield way.answer(WayContext(self._place(question.progress), question))

@@ -164,11 +164,14 @@ def session_over(
 
     `sends`: queries will be sent to the services, so embedded ones are prepared.
     """
-    from cleave.ask.files import further_of  # noqa: PLC0415 - --help does not need it
-    from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - as above
+    from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - --help does not need it
 
     table = read_data(words or None, asking)
-    others = list(map(further_of, asking["others"] or ()))
+    others: list[LazyTable] = []
+    if asking["others"]:
+        from cleave.ask.files import further_of  # noqa: PLC0415 - numpy: else imported while a file is read
+
+        others += map(further_of, asking["others"])
     if sends and (not is_remote(asking) if isinstance(table, LazyTable) else asks_embedded(asking)):
         settings.prepare()
     if isinstance(table, LazyTable):

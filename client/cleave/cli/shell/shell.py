@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from cleave.ask.options import Asking, question_options
 from cleave.cli import console
 from cleave.cli.answer import PRINTED, Format, print_answer, require_page, say_trust, write_page
+from cleave.shown.plan import plan_lines
 from cleave.sql.read import split_statements
 from cleave.table.progress import BarProgress, Bars, Progress
 from cleave.text.nearest import did_you_mean
@@ -121,8 +122,6 @@ class Shell:
         return result
 
     def _plan(self, sql: str) -> None:
-        from cleave.shown.plan import plan_lines  # noqa: PLC0415
-
         session, asking = self._session, self._asking
         plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
         console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
