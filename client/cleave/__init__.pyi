@@ -33,6 +33,7 @@ from cleave.maintain.alter import alter
 from cleave.maintain.changes import delete, update
 from cleave.maintain.contributors import add_contributor, clear_contributions, collect, contribute, remove_contributor
 from cleave.maintain.derive import add_scan, derive, drop_scan
+from cleave.maintain.drop import accept, drop
 from cleave.maintain.facts import Changed, Contribution, Pulled, StoredTable, TableFacts
 from cleave.maintain.pull import pull, verify
 from cleave.maintain.put import append, compact, put
@@ -40,7 +41,7 @@ from cleave.maintain.readers import ReaderFacts, add_reader, revoke_reader
 from cleave.maintain.releases import release, revoke
 from cleave.maintain.rotate import rotate
 from cleave.maintain.show import show
-from cleave.maintain.tables import accept, drop, log, ls
+from cleave.maintain.tables import log, ls
 from cleave.models.linear import LinearModel
 from cleave.releases.noising import NoisyReleaseFacts
 from cleave.releases.releases import ReleaseFacts

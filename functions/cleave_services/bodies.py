@@ -38,6 +38,27 @@ class Received:
     request: Any
     mark: bytes
 
+    def answer(self, answer: Message | Large, kind: str) -> ServiceAnswer:
+        """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
+        if isinstance(answer, Large):
+            try:
+                return self.answer(answer.answer, kind)
+            except WireError:
+                return self.answer(answer.put(self.frames(answer.answer)), kind)
+        if kind == wire.FRAMES_TYPE:
+            content, limit = self.frames(answer), limits.MAX_BODY_BYTES
+            size = len(content)
+        else:
+            content, limit = wire.dump_json(answer), limits.MAX_JSON_BYTES
+            # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
+            size = len(content) + content.count(b'"') + content.count(b"\\")
+        if size > limit:
+            raise _too_large("answer", limit, "request fewer groups at a time")
+        return ServiceAnswer(200, kind, content)
+
+    def frames(self, answer: Message) -> bytes:
+        return wire.dump_frames(answer, self.mark)
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswer:
@@ -74,29 +95,6 @@ def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
         raise wire.skewed("client", head, version)
     own = isinstance(content, wire.InProcessRequest)
     return Received(wire.validate(model, head, blobs, own=own), mark)
-
-
-def dump(answer: Message | Large, received: Received, kind: str) -> ServiceAnswer:
-    """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
-    if isinstance(answer, Large):
-        try:
-            return dump(answer.answer, received, kind)
-        except WireError:
-            return dump(answer.put(frames(answer.answer, received)), received, kind)
-    if kind == wire.FRAMES_TYPE:
-        content, limit = wire.dump_frames(answer, received.mark), limits.MAX_BODY_BYTES
-        size = len(content)
-    else:
-        content, limit = wire.dump_json(answer), limits.MAX_JSON_BYTES
-        # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
-        size = len(content) + content.count(b'"') + content.count(b"\\")
-    if size > limit:
-        raise _too_large("answer", limit, "request fewer groups at a time")
-    return ServiceAnswer(200, kind, content)
-
-
-def frames(answer: Message, received: Received) -> bytes:
-    return wire.dump_frames(answer, received.mark)
 
 
 def refusal(error: Exception) -> ServiceAnswer:

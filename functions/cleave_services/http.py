@@ -25,7 +25,7 @@ from cleave_services import bodies, links
 from cleave_services.bodies import Received, ServiceAnswer
 from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import HEALTH, Application, Health
-from cleave_services.operations import Operation, Service
+from cleave_services.operations import Operation, ServiceHandler
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
@@ -73,7 +73,7 @@ class _Event(BaseModel):
     isBase64Encoded: bool = False  # noqa: N815
 
 
-def create_app(service: Service) -> Application:
+def create_app(service: ServiceHandler) -> Application:
     """The service's operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
     app = Application(service.name, service.description, service.operations)
     app.add_middleware(_RequestLog)
@@ -125,7 +125,7 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             # numbers (rows, groups, chunks, seconds by stage) for the request's log line
             note = request.state.facts.update
             result = operation.answer(received, note, table_set, links.own)
-            return _response(bodies.dump(result, received, _accepted(request)))
+            return _response(received.answer(result, _accepted(request)))
 
         return await run_in_threadpool(work)
 

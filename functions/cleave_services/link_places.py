@@ -19,7 +19,7 @@ from cleave_shared.requests import Linked
 if TYPE_CHECKING:
     from cleave_services.link_http import Connections
 
-Bytes = TypeVar("Bytes", bytes, memoryview)
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -125,7 +125,7 @@ def base_of(url: str) -> Base:
     return kind(url)
 
 
-def read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
+def read_twice(read: Callable[[], _Bytes], sha256: str) -> _Bytes:
     """Return the result of `read`. If its digest is wrong, read again: a bit may have flipped in transit. Raises
     Broken.
     """

@@ -47,7 +47,7 @@ class Operation:
         return self.work(received.request, note, links().below(table_set) if table_set is not None else None)
 
 
-class Service:
+class ServiceHandler:
     """`operations`: targets by path. `prepare` is called before the first request of a process that serves many."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Service:
                     answer = operation.answer(
                         received, dict[str, Any]().update, next(iter(match.groups()), None), links
                     )
-                    return bodies.dump(answer, received, kind)
+                    return received.answer(answer, kind)
                 except Exception as error:  # noqa: BLE001 - its message may quote values
                     return bodies.refusal(error)
         return bodies.problem(404, "Not Found")

@@ -99,7 +99,7 @@ def test_a_stack_that_stays_is_named_with_what_to_do(stack: Any, monkeypatch: py
     assert [each["Name"] for each in stack.list_buckets()["Buckets"]] == ["stored"]
 
 
-def test_a_section_that_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_section_of_the_settings_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="no stack 'default'; it has: none"):
         run(monkeypatch, "")

@@ -32,7 +32,7 @@ def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> It
         yield found
 
 
-def test_the_page_runs(parties: Parties) -> None:
+def test_every_command_of_the_page_runs(parties: Parties) -> None:
     assert len(blocks_of(PAGE)) == 5
     assert parties.fingerprint.startswith("SHA256:")
 
@@ -109,7 +109,7 @@ def test_an_owner_is_told_what_ends_the_releases(tmp_path: Path, key_file: Path)
     assert said[-1].startswith("send analysts (carol) the new fingerprint over another channel")
 
 
-def test_an_identity_is_no_key(parties: Parties) -> None:
+def test_an_analysts_identity_is_refused_as_a_key(parties: Parties) -> None:
     """Every command of an owner, with the analyst's file in the place of the key."""
     carol = parties.at("carol")
     before = {path: path.read_bytes() for path in (parties.root / "store").rglob("*") if path.is_file()}
@@ -140,7 +140,7 @@ def test_an_identity_is_no_key(parties: Parties) -> None:
     assert before == {path: path.read_bytes() for path in (parties.root / "store").rglob("*") if path.is_file()}
 
 
-def test_a_file_that_is_no_analysts(parties: Parties) -> None:
+def test_a_file_that_is_no_analysts_is_refused(parties: Parties) -> None:
     """The hint names what an analyst writes, not a contributor's public key."""
     for name in ("nobody.pub", "stays.csv", "key.json"):
         words = ["release", "new", "stays", "--to", name, *STORE, "--key", "key.json"]

@@ -85,11 +85,11 @@ def test_options_that_few_need_come_last(cli: Cli) -> None:
         (["drop", "t", "--ys"], "'--yes'"),
     ],
 )
-def test_what_was_probably_meant(cli: Cli, words: list[str], near: str) -> None:
+def test_a_misspelled_word_gets_the_nearest_as_a_hint(cli: Cli, words: list[str], near: str) -> None:
     assert f"hint: did you mean {near}?" in cli.fails(2, *words)
 
 
-def test_the_version(cli: Cli) -> None:
+def test_the_version_is_printed(cli: Cli) -> None:
     assert re.fullmatch(r"cleave \d+\.\d+\.\d+(\.dev\d+)?\n", cli.run("--version").stdout)
 
 
@@ -105,7 +105,7 @@ def test_the_version(cli: Cli) -> None:
         ["serve", "--port", "70000"],
     ],
 )
-def test_usage_errors(cli: Cli, words: list[str]) -> None:
+def test_usage_errors_exit_with_2_and_name_help(cli: Cli, words: list[str]) -> None:
     assert "--help" in cli.fails(2, *words)
 
 

@@ -109,7 +109,7 @@ WEST = "--store ../store --key key.json"
 PUT = "put rows.csv --public-key ../west/west.pub.json --identity contributor.pem --table stays --store ../store"
 
 
-def test_three_hospitals(parties: Parties) -> None:
+def test_three_hospitals_put_rows_in_one_table(parties: Parties) -> None:
     assert len(blocks_of(PAGE)) == 12
     parties.play()
     shown = parties.run("west", f"cleave show stays {WEST}")
@@ -168,7 +168,7 @@ def test_what_the_owner_settled_is_no_contributors_choice(parties: Parties, word
     assert parties.at("north").run(*PUT.split(), *words.split()).exit_code == 2
 
 
-def test_usage(parties: Parties) -> None:
+def test_wrong_uses_of_contributors_are_refused(parties: Parties) -> None:
     parties.play("cleave contributor collect")
     west = parties.at("west")
     assert west.run("put", "rows.csv", "--table", "t", "--fingerprint", "x", *WEST.split()).exit_code == 2
@@ -201,7 +201,7 @@ def test_another_ones_signature_is_an_error(parties: Parties) -> None:
     assert re.search(r"the head of a contribution: contributor '(north|south)': .*not signed", verified.stdout)
 
 
-def test_a_contributor_goes(parties: Parties) -> None:
+def test_rows_go_with_their_contributor(parties: Parties) -> None:
     parties.play()
     parties.run("west", f"cleave contributor remove stays north {WEST}")
     assert "10 rows" in parties.run("west", f"cleave show stays {WEST}")
@@ -211,7 +211,7 @@ def test_a_contributor_goes(parties: Parties) -> None:
     parties.run("west", f"cleave drop stays --yes {WEST}")
 
 
-def test_another_key(parties: Parties) -> None:
+def test_a_rotation_keeps_contributors(parties: Parties) -> None:
     parties.play()
     parties.run("west", "cleave key new --key new.json --no-passphrase")
     rotate = f"key rotate stays --new-key new.json {WEST}".split()
@@ -240,7 +240,7 @@ def test_another_key(parties: Parties) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_bucket(parties: Parties, s3_endpoint: str) -> None:
+def test_contributions_go_through_a_bucket(parties: Parties, s3_endpoint: str) -> None:
     parties.cli.environment |= {
         "AWS_ENDPOINT_URL": s3_endpoint,
         "AWS_ACCESS_KEY_ID": "an-access-key",

@@ -13,7 +13,7 @@ from tests.cli.test_contributors import Parties, blocks_of
 PAGE = (Path(__file__).parents[2] / "docs" / "disclosure.md").read_text()
 
 
-def test_the_page_runs(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_page_runs(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(blocks_of(PAGE)) == 7
     with prepared.used():
         parties = Parties(cli, prepared, monkeypatch, PAGE)

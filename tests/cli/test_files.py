@@ -27,7 +27,7 @@ def answer(cli: Cli, *words: object, typed: str | None = None) -> Any:
     return json.loads(result.stdout)["rows"]
 
 
-def test_several_files_or_a_pattern(ready: Cli, folder: Path) -> None:
+def test_several_files_or_a_pattern_are_one_table(ready: Cli, folder: Path) -> None:
     assert ready.run("schema", "visits-1.csv", "visits-2.csv", "--yes").exit_code == 0
     assert (folder / "visits.schema.toml").exists()
     for files in (["visits-1.csv", "visits-2.csv"], ["visits-*.csv"]):
@@ -36,14 +36,14 @@ def test_several_files_or_a_pattern(ready: Cli, folder: Path) -> None:
     assert shown.stdout.startswith("visits: 3 rows")
 
 
-def test_a_name_for_sql(ready: Cli, folder: Path) -> None:
+def test_a_table_gets_a_name_for_sql(ready: Cli, folder: Path) -> None:
     assert ready.run("schema", "visits-1.csv", "--table", "stays", "--yes").exit_code == 0
     assert answer(ready, "visits-1.csv", SUM.format("stays")) == [[108]]
     assert answer(ready, "visits-1.csv", SUM.format("beds"), "--table", "beds") == [[108]]
     assert "visits-1" in ready.fails(4, "query", "visits-1.csv", SUM.format('"visits-1"'))
 
 
-def test_standard_input(ready: Cli, folder: Path) -> None:
+def test_a_table_is_read_from_standard_input(ready: Cli, folder: Path) -> None:
     table = (folder / "visits-1.csv").read_text()
     assert "-o" in ready.fails(3, "schema", "-")
     assert ready.run("schema", "-", "-o", "s.toml", "--yes", typed=table).exit_code == 0
@@ -51,7 +51,7 @@ def test_standard_input(ready: Cli, folder: Path) -> None:
     assert answer(ready, "-", SUM.format("t"), "--schema", "s.toml", "--table", "t", typed=table) == [[108]]
 
 
-def test_lines_before_the_header(ready: Cli, folder: Path) -> None:
+def test_lines_before_the_header_are_skipped(ready: Cli, folder: Path) -> None:
     (folder / "t.csv").write_text("Export\n\nage\n61\n")
     assert ready.run("schema", "t.csv", "--skip", "2", "--yes").exit_code == 0
     assert answer(ready, "t.csv", SUM.format("t")) == [[61]]

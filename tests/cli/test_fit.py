@@ -57,7 +57,7 @@ def test_a_model_is_of_one_table(cli: Cli, words: tuple[str, ...]) -> None:
         getattr(cleave, command)(PATIENTS, "bill", "age", others={"stays": "stays.csv"})
 
 
-def test_json_and_options(cli: Cli) -> None:
+def test_a_fit_takes_options_and_prints_json(cli: Cli) -> None:
     weighted = PATIENTS.with_name("patients.schema.toml")
     options = ("--weights", "age", "--ridge", "0.5", "--level", "0.9", "--schema", weighted, "--json")
     done = cli.run("fit", PATIENTS, "bill ~ weight", *options)

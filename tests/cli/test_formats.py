@@ -53,28 +53,28 @@ def test_the_footer_is_no_result(ready: Cli, table: Path) -> None:
     assert ask(ready, "--quiet")[1] == ""
 
 
-def test_csv(ready: Cli, table: Path) -> None:
+def test_csv_holds_the_answer(ready: Cli, table: Path) -> None:
     check(list(csv.DictReader(io.StringIO(ask(ready, "--format", "csv")[0]))))
 
 
-def test_ndjson(ready: Cli, table: Path) -> None:
+def test_ndjson_holds_the_answer(ready: Cli, table: Path) -> None:
     check([json.loads(line) for line in ask(ready, "--format", "ndjson")[0].splitlines()])
 
 
-def test_json(ready: Cli, table: Path) -> None:
+def test_json_is_that_of_the_option_json(ready: Cli, table: Path) -> None:
     by_format, told = ask(ready, "--format", "json")
     assert json.loads(by_format).keys() == json.loads(ask(ready, "--json")[0]).keys()
     assert told == ""
 
 
-def test_markdown(ready: Cli, table: Path) -> None:
+def test_markdown_holds_the_answer(ready: Cli, table: Path) -> None:
     lines = ask(ready, "--format", "markdown")[0].splitlines()
     assert lines[:2] == ["| ward | n | s | d |", "| --- | ---: | ---: | ---: |"]
     assert lines[2].startswith('| A\\|,"')
     assert "108 exact" in lines[2]
 
 
-def test_parquet(ready: Cli, table: Path) -> None:
+def test_parquet_holds_the_answer_with_its_types(ready: Cli, table: Path) -> None:
     shown, told = ask(ready, "-o", "answer.parquet")
     assert shown == ""
     assert "wrote answer.parquet" in told
@@ -113,7 +113,7 @@ def test_contradictions_are_usage_errors(ready: Cli, table: Path, options: list[
     assert not list(Path().glob("answer.*"))
 
 
-def test_a_format_that_there_is_none_of(ready: Cli, table: Path) -> None:
+def test_an_unknown_format_is_refused_with_the_known_ones(ready: Cli, table: Path) -> None:
     assert ready.fails(2, "query", "t.csv", SQL, "--format", "yaml").startswith(
         "error: Invalid value for '--format': 'yaml' is not one of 'table', "
     )
@@ -146,7 +146,7 @@ def test_repeated_names_stay_apart(ready: Cli, table: Path) -> None:
     assert json.loads(shown) == {"s": 141, "s_bound": 0.0, "s_1": 141, "s_bound_1": 0.0}
 
 
-def test_no_rows(ready: Cli, table: Path) -> None:
+def test_an_answer_without_rows_has_its_header_alone(ready: Cli, table: Path) -> None:
     for chosen, lines in (("csv", 1), ("ndjson", 0), ("markdown", 2)):
         shown = ready.run("query", "t.csv", f"{SQL} HAVING COUNT(*) > 9", "--format", chosen).stdout
         assert len(shown.splitlines()) == lines

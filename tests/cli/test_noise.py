@@ -38,7 +38,7 @@ def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> It
         yield found
 
 
-def test_the_page_runs(parties: Parties) -> None:
+def test_every_command_of_the_page_runs(parties: Parties) -> None:
     (part,) = re.findall(r"^```markdown\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert part in (parties.root / "west/page.md").read_text()
     with (parties.root / "carol/answer.csv").open() as file:
@@ -103,7 +103,7 @@ def test_a_page_of_another_release_is_refused(parties: Parties) -> None:
         ("", 3, "has noisy releases"),
     ],
 )
-def test_what_is_refused(parties: Parties, words: str, code: int, message: str) -> None:
+def test_wrong_noise_options_are_refused(parties: Parties, words: str, code: int, message: str) -> None:
     assert message in parties.at("west").fails(code, "release", "new", "patients", *words.split(), *STORE)
 
 

@@ -37,7 +37,7 @@ def oracle(sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def test_the_answer_as_json(ready: Cli, table: Path) -> None:
+def test_json_holds_the_whole_answer(ready: Cli, table: Path) -> None:
     result = ready.run("query", table, QUESTION, "--json")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -87,7 +87,7 @@ def test_what_is_approximate_or_arbitrary_has_no_bound(
     assert answer["exact"] == [[None if each is None else True for each in bounds]]
 
 
-def test_the_answer_for_people(ready: Cli, table: Path) -> None:
+def test_the_answer_is_a_table_for_people(ready: Cli, table: Path) -> None:
     result = ready.run("query", table, QUESTION)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -175,7 +175,7 @@ def test_sql_from_a_file_stands_in_no_list_of_processes(ready: Cli, small: Path,
     assert "SUM" in ready.run("plan", small, "--sql-file", file, "--verbose").stdout.upper()
 
 
-def test_sql_from_stdin(ready: Cli, small: Path) -> None:
+def test_sql_is_read_from_stdin(ready: Cli, small: Path) -> None:
     answer = json.loads(ready.run("query", small, "--sql-file", "-", "--json", typed="SELECT SUM(v) FROM t").stdout)
     assert answer["rows"] == [[52]]
 
@@ -363,7 +363,7 @@ def test_values_cannot_write_to_the_terminal(ready: Cli, tmp_path: Path, name: s
     assert sorted(rows) == sorted([[name, 41], ["[red]north[/red]", 52]])
 
 
-def test_the_whole_process(key_file: Path, table: Path) -> None:
+def test_a_process_answers_and_exits_with_0(key_file: Path, table: Path) -> None:
     environment = {**os.environ, "CLEAVE_KEY": str(key_file), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*COMMAND, "query", table.name, "SELECT SUM(age) AS s FROM patients", "--json"],

@@ -40,7 +40,7 @@ def parties(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> It
         monkeypatch.undo()  # out of the folder
 
 
-def test_the_page_runs(parties: Parties) -> None:
+def test_every_command_of_the_page_runs(parties: Parties) -> None:
     assert len(blocks_of(PAGE)) == 5
     assert parties.fingerprint.startswith("SHA256:")
 

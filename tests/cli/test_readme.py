@@ -103,7 +103,7 @@ def test_every_cleave_command_runs(shell: Shell) -> None:
     assert (shell.folder / "patients.schema.toml").exists()
 
 
-@pytest.mark.slow  # test_query.test_the_answer_as_json compares the same keys
+@pytest.mark.slow  # test_query.test_json_holds_the_whole_answer compares the same keys
 def test_json_is_what_its_shape_says(shell: Shell) -> None:
     answer = json.loads(shell.run("cleave query tests/samples/patients.csv 'SELECT AVG(age) FROM patients' --json"))
     assert answer.keys() == {

@@ -58,7 +58,7 @@ def test_a_reviewed_schema_is_never_overwritten(cli: Cli, csv: Path) -> None:
     assert target.read_text() == "reviewed"
 
 
-def test_no_such_table(cli: Cli, tmp_path: Path) -> None:
+def test_a_missing_table_is_named(cli: Cli, tmp_path: Path) -> None:
     assert "absent.csv" in cli.fails(3, "schema", tmp_path / "absent.csv")
 
 
@@ -327,7 +327,7 @@ def test_check_fails_where_the_schema_does_not_cover_the_file(
     assert problem in cli.fails(3, "schema", csv, "--check", "--json")
 
 
-def test_json(cli: Cli, csv: Path) -> None:
+def test_json_holds_the_proposal(cli: Cli, csv: Path) -> None:
     result = json.loads(cli.run("schema", csv, "--json", "--quiet").stdout)
     assert result["schema"] == str(csv.with_suffix(".schema.toml"))
     assert result["unsure"] == ["status"]

@@ -46,7 +46,7 @@ def total(month: str) -> list[list[int]]:
     return [[sum(stays for _, stays in MONTHS[month])]]
 
 
-def test_a_sheet(ready: Cli, folder: Path, key_file: Path) -> None:
+def test_a_sheet_is_chosen_by_name(ready: Cli, folder: Path, key_file: Path) -> None:
     sql = "SELECT SUM(stays) FROM year"
     first = ready.run("schema", "year.xlsx", "--yes", "-o", "first.toml")
     assert "it is of sheet 'Jan', the first of several: --sheet names another\n" in first.stderr
@@ -74,7 +74,7 @@ def test_a_sheet(ready: Cli, folder: Path, key_file: Path) -> None:
     assert cleave.query("python", "SELECT SUM(stays) FROM python", **told).rows == [tuple(*both)]
 
 
-def test_nested_objects(ready: Cli, folder: Path, key_file: Path) -> None:
+def test_nested_objects_are_flattened(ready: Cli, folder: Path, key_file: Path) -> None:
     told = ready.fails(3, "schema", "log.ndjson", "--yes")
     assert "hint: --flatten (flatten=True in Python) reads objects as columns a.b, and lists as text\n" in told
     done(ready, "schema", "log.ndjson", "--flatten", "--yes", "--accept")

@@ -247,7 +247,7 @@ def test_what_fails_keeps_the_last_answer(session: Session, tmp_path: Path, caps
 
 
 @pytest.mark.parametrize("word", ["quit", "exit", "QUIT;", "\\q", ".quit"])
-def test_words_that_leave(ready: Cli, table: Path, word: str) -> None:
+def test_exit_and_quit_leave(ready: Cli, table: Path, word: str) -> None:
     result = ready.run("shell", table, typed=f"{word}\nSELECT nothing FROM patients;\n")
     assert (result.exit_code, result.output) == (0, "")
 

@@ -279,7 +279,7 @@ def test_a_derived_column_is_used(place: Place) -> None:
     assert before.splitlines()[-1].strip() in after
 
 
-def test_append_and_replace(place: Place) -> None:
+def test_rows_are_appended_and_replaced(place: Place) -> None:
     place.stored()
     place.put("--append")
     assert "1,200 rows" in place.run("show", "trial")
@@ -415,7 +415,7 @@ def test_an_older_store_is_not_believed(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_bucket(place: Place, s3_endpoint: str) -> None:
+def test_a_table_in_a_bucket_is_put_asked_and_dropped(place: Place, s3_endpoint: str) -> None:
     place.cli.environment |= {
         "AWS_ENDPOINT_URL": s3_endpoint,
         "AWS_ACCESS_KEY_ID": "an-access-key",

@@ -111,7 +111,9 @@ def test_a_file_and_a_frame_have_one_answer(tmp_path: Path, cli: Cli) -> None:
     ("table", "time", "width", "ways"),
     [("wards", "days", 30, {"rows"}), ("months", "month", None, {"totals"}), ("cells", "month", None, {"totals"})],
 )
-def test_stored_tables(stored: dict[str, Any], table: str, time: str, width: int | None, ways: set[str]) -> None:
+def test_a_stored_table_gives_the_curve_of_its_rows(
+    stored: dict[str, Any], table: str, time: str, width: int | None, ways: set[str]
+) -> None:
     """By rows, and by totals of steps with a count or a by column of events."""
     options = {"cloud_only": True} if ways == {"totals"} else {}
     found = cleave.survival(table, time, "died", "arm", width, **options, **stored)
@@ -122,7 +124,7 @@ def test_stored_tables(stored: dict[str, Any], table: str, time: str, width: int
 
 
 @pytest.mark.parametrize("table", ["months", "cells"])
-def test_a_release(stored: dict[str, Any], tmp_path: Path, table: str) -> None:
+def test_a_release_gives_the_curve_of_its_parts(stored: dict[str, Any], tmp_path: Path, table: str) -> None:
     """An analyst gets the curve of the released parts, by a count or by a column of events."""
     identity, public = create_identity(tmp_path / "carol.pem", analyst=True)
     cleave.release(table, to=f"{public}={public_side(identity).fingerprint}", min_cell=6, **stored)
@@ -341,7 +343,7 @@ def test_merged_steps_fit_into_a_statement() -> None:
         (frame_of([1, 2], [None, None]).astype({"died": "Int64"}), {}, "no row has a time and an event"),
     ],
 )
-def test_what_is_refused(frame: pd.DataFrame, options: dict[str, Any], message: str) -> None:
+def test_wrong_times_events_and_options_are_refused(frame: pd.DataFrame, options: dict[str, Any], message: str) -> None:
     """No message holds a value of the table."""
     kinds = {**PAIR, "days": "sealed"} if frame["days"].dtype == "str" else PAIR
     with pytest.raises(cleave.CleaveError) as caught:

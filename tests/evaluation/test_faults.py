@@ -210,7 +210,9 @@ ACTIONS: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault["name"])
-def test_fault(fault: dict[str, str], key: SecretKey, other_key: SecretKey) -> None:
+def test_a_fault_of_ciphertexts_is_found_by_its_check(
+    fault: dict[str, str], key: SecretKey, other_key: SecretKey
+) -> None:
     case = make_case(key)
     if "decrypted with another key" in fault["name"]:
         case.job._cipher = Cipher(other_key)

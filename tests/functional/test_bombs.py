@@ -26,7 +26,7 @@ def outcome(printed_figures: list[str]) -> Iterator[bombs.Outcome]:
             printed_figures.append(str(found))
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough_bombs() -> None:
     assert len(bombs.BOMBS) >= 44
     assert len({bomb["sql"] for bomb in bombs.BOMBS}) == len(bombs.BOMBS) == len({b["name"] for b in bombs.BOMBS})
 
@@ -34,7 +34,9 @@ def test_there_are_enough() -> None:
 @pytest.mark.usefixtures("expected_crashes")
 @pytest.mark.parametrize("bomb", bombs.BOMBS, ids=lambda bomb: bomb["name"])
 @pytest.mark.sampled(5)
-def test_bomb(bomb: dict[str, str], table: bytes, outcome: bombs.Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_ends_without_a_fault(
+    bomb: dict[str, str], table: bytes, outcome: bombs.Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome.ended.append(bombs.tried(bomb, table))

@@ -21,13 +21,13 @@ case " $FAIL " in *" $target "*) exit 2 ;; esac
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("fail", "named"),
     [
+        ("check test-slow", "check slow"),
         ("", None),
         ("test", "test"),
-        ("check test-slow", "check slow"),
         ("build test-sam", "build sam"),
         ("deploy-local", "deploy"),
     ],

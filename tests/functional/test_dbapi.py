@@ -59,7 +59,7 @@ def test_the_module_says_what_it_is() -> None:
     assert isinstance(cleave.TimestampFromTicks(0), cleave.Timestamp)
 
 
-def test_fetching(connection: cleave.Connection) -> None:
+def test_a_cursor_fetches_rows_once_and_in_order(connection: cleave.Connection) -> None:
     cursor = connection.cursor()
     assert (cursor.description, cursor.rowcount, cursor.rownumber, cursor.arraysize) == (None, -1, None, 1)
     assert cursor.execute(WARDS) is cursor
@@ -79,7 +79,7 @@ def test_fetching(connection: cleave.Connection) -> None:
     cursor.setoutputsize(3)
 
 
-def test_description(connection: cleave.Connection) -> None:
+def test_a_description_has_type_codes_and_precision(connection: cleave.Connection) -> None:
     cursor = connection.execute(
         "SELECT ward, SUM(bill), STDDEV(weight), MIN(admitted), COUNT(*) > 3 FROM patients GROUP BY ward"
     )
@@ -122,6 +122,7 @@ VARCHAR: 'it''s'
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("line", CONSTANTS.strip().splitlines())
 def test_a_constant_of_every_type(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection, line: str) -> None:
     """In SELECT and WHERE, where services answer and where this machine does, and as a parameter."""
@@ -219,7 +220,7 @@ def test_a_failed_statement_leaves_no_rows_of_the_one_before(connection: cleave.
         (errors.CleaveError("m"), cleave.DatabaseError),
     ],
 )
-def test_errors_are_both(error: errors.CleaveError, kind: type[Exception]) -> None:
+def test_errors_are_those_of_cleave_and_of_dbapi(error: errors.CleaveError, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=r"^m$") as caught, translated():
         raise error
     assert isinstance(caught.value, type(error))
@@ -228,7 +229,7 @@ def test_errors_are_both(error: errors.CleaveError, kind: type[Exception]) -> No
     assert caught.value.__cause__ is None
 
 
-def test_errors_of_use(connection: cleave.Connection, tmp_path: Path) -> None:
+def test_wrong_uses_raise_dbapi_errors(connection: cleave.Connection, tmp_path: Path) -> None:
     with pytest.raises(cleave.DataError, match="no such file"):
         cleave.connect(tmp_path / "nothing.csv")
     with pytest.raises(cleave.OperationalError, match="no such key"):

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql import split
@@ -152,7 +152,7 @@ def plan(sql: str, table: Table) -> QueryPlan:
     return plan_query(sql, table.schema, table.name)
 
 
-def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> Result:
+def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> Answer:
     table = world.tables[rows]
     return run_query(table, plan(sql, table), key, transport, Silent())
 
@@ -161,7 +161,7 @@ def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int 
 DUCKDB_LOSS = 1e-12
 
 
-def compare(answer: Result, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
+def compare(answer: Answer, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
     result = answer.result
     head = oracle.execute(sql).description or ()
     assert [column.name for column in result.columns] == [column[0] for column in head]
@@ -257,7 +257,7 @@ def test_every_question_through_every_path(world: World, key: SecretKey, transpo
 
 @pytest.mark.parametrize("operation", AGGREGATE_OF)
 @pytest.mark.sampled(3)
-def test_every_operation(world: World, key: SecretKey, operation: str) -> None:
+def test_every_operation_is_answered_as_duckdb_answers(world: World, key: SecretKey, operation: str) -> None:
     transport = embedded_services()
     numbers = [each for each in world.tables[1].schema.columns if is_number(each.type)]
     names = [each.name for each in numbers if each.kind in (Kind.PLAIN, Kind.ENCRYPTED)]
@@ -268,7 +268,7 @@ def test_every_operation(world: World, key: SecretKey, operation: str) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.sampled(4)
-def test_hardly_any_rows(world: World, key: SecretKey, transport: Transport, rows: int) -> None:
+def test_tables_of_hardly_any_rows_are_answered(world: World, key: SecretKey, transport: Transport, rows: int) -> None:
     for name in ("plain and encrypted", "filter by encrypted", "where"):
         compare(ask(world, key, transport, QUESTIONS[name], rows), world.oracles[rows], QUESTIONS[name])
 

@@ -54,7 +54,7 @@ def test_no_module_reads_the_environment_while_it_is_imported() -> None:
 
 # Tests that ask, that look the home directory up, and that store settings.
 SOME = (
-    "tests/cli/test_formats.py::test_no_rows",
+    "tests/cli/test_formats.py::test_an_answer_without_rows_has_its_header_alone",
     "tests/cli/test_key.py::test_the_home_directory_is_looked_up_only_when_it_is_needed",
     "tests/cli/test_config.py::test_settings_are_shown_and_changed",
 )

@@ -52,7 +52,7 @@ def told(limit: object, most: int, *words: object) -> str:
 
 
 @pytest.mark.parametrize("most", [8, pytest.param(7, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow)])
-def test_too_few_files(most: int, key_file: Path) -> None:
+def test_too_few_files_end_with_a_hint(most: int, key_file: Path) -> None:
     said = told(files, most, *ASK, "--key", key_file)
     assert said.splitlines() == [
         "error: no more files can be opened here",
@@ -69,7 +69,9 @@ def test_too_few_files(most: int, key_file: Path) -> None:
         pytest.param(1, ["ls", "--store", "s3://a-bucket/p"], marks=pytest.mark.slow),
     ],
 )
-def test_too_few_threads(most: int, words: list[object], key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_threads_end_with_a_hint(
+    most: int, words: list[object], key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     said = told(processes, most, *words, "--key", key_file)
     assert said.splitlines()[0] == "error: no more threads or processes can be started here"

@@ -117,7 +117,7 @@ def test_encrypting_workers_of_a_process(folder: Path, rounds: int) -> None:
 
 @pytest.mark.parametrize("rounds", sampled(1, 2, 40))
 @pytest.mark.slow  # tests/functional/test_serve.py kills all at once
-def test_serve(folder: Path, rounds: int) -> None:
+def test_serve_answers_after_any_of_its_processes_is_killed(folder: Path, rounds: int) -> None:
     with (
         served("--quiet", "--store", str(folder / "store")) as (url, process),
         session(store=folder / "store", key=folder / "key.json", endpoint=url) as (_, ask),
@@ -129,7 +129,7 @@ def test_serve(folder: Path, rounds: int) -> None:
 
 
 @pytest.mark.slow  # its services are those of the first test
-def test_the_shell(folder: Path) -> None:
+def test_the_shell_answers_after_any_of_its_processes_is_killed(folder: Path) -> None:
     """Between statements: the first error would end it."""
     given = (*("shell", "--store", folder / "store", "--key", folder / "key.json", "--quiet", "--cloud-only"),)
     command = [sys.executable, "-c", "from cleave.local.main import main; main()", *given]

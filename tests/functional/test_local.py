@@ -89,7 +89,7 @@ CREATE TABLE wards AS FROM (VALUES ('A', 10), ('B', 20)) AS wards(ward, beds);
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.sampled(8)
-def test_is_duckdbs_answer(named: tuple[str, Session], query: str) -> None:
+def test_a_local_answer_is_duckdbs(named: tuple[str, Session], query: str) -> None:
     name, session = named
     sql = query.format(t=f'"{name}"')
     answer = session.ask(session.plan(sql))

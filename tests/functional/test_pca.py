@@ -192,7 +192,7 @@ SQUARE = pd.DataFrame(list(itertools.product((0, 1), (0, 1))), columns=["a", "b"
         (whole(20, 2, 8), {"columns": "c0,c1", "min_group": 30}, "fewer than 30 rows have values in all columns"),
     ],
 )
-def test_what_is_refused(frame: pd.DataFrame, options: dict[str, Any], message: str) -> None:
+def test_what_has_no_components_is_refused(frame: pd.DataFrame, options: dict[str, Any], message: str) -> None:
     with pytest.raises(cleave.CleaveError) as caught:
         cleave.pca(frame, **{"columns": "a,b", "schema": kinds(frame)} | options)
     assert message in caught.value.message
@@ -208,7 +208,7 @@ def test_a_third_of_the_people_is_enough() -> None:
         cleave.pca(frame[:56], "c0,c1", min_group=3, **options)
 
 
-def test_by_every_path(tmp_path: Path, key_file: Path, cli: Cli) -> None:
+def test_components_are_the_same_by_every_path(tmp_path: Path, key_file: Path, cli: Cli) -> None:
     frame = whole(90, 3, 10)
     frame["ward"] = ["A", "B", "C"] * 30
     schema = {**kinds(frame), "ward": "plain"}

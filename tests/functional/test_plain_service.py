@@ -108,7 +108,9 @@ def test_aggregate_through_lambda(table: bytes, event: Any, kind: str) -> None:
         ({"secret_key": CANARY}, 422, "secret_key: Extra inputs are not permitted"),
     ],
 )
-def test_bad_requests(table: bytes, lines: list[str], change: dict[str, Any], status: int, error: str) -> None:
+def test_bad_requests_are_refused(
+    table: bytes, lines: list[str], change: dict[str, Any], status: int, error: str
+) -> None:
     """The same answer through ASGI and Lambda; no value in it nor in the log."""
     body = json.dumps(json.loads(wire.dump_json(request(table, **QUESTION))) | change).encode()
     response = call(app, "POST", AGGREGATE, content=body, headers={"content-type": wire.JSON_TYPE})
@@ -131,7 +133,7 @@ def test_the_log_has_numbers_only(table: bytes, lines: list[str]) -> None:
         assert word not in str(lines)
 
 
-def test_time_runs_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_query_out_of_time_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(limits, "PLAIN_SECONDS", 0.5)  # enough for a busy machine to get as far as the aggregate
     path = tmp_path / "long.parquet"
     with duckdb.connect() as connection:
@@ -306,7 +308,7 @@ def test_simple_names_and_texts_are_never_sql() -> None:
         ({"data": {"x": [2**126] * 3}, "operation": "sum"}, "aggregates: a result is too large for its type"),
     ],
 )
-def test_simple_refusals(lines: list[str], asked: dict[str, Any], error: str) -> None:
+def test_wrong_simple_requests_are_refused(lines: list[str], asked: dict[str, Any], error: str) -> None:
     response = operate(**asked)
     assert response.status_code == 422
     assert response.json()["error"].startswith(error)

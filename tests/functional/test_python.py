@@ -282,7 +282,7 @@ def test_a_frame_with_a_store_is_answered_with_what_to_do() -> None:
     assert error.value.hint == "leave the store out to query files or a frame"
 
 
-def test_an_answer_is_read_as_a_list_or_a_cursor_is() -> None:
+def test_rows_of_an_answer_are_indexed_iterated_and_fetched() -> None:
     answer = cleave.query(PATIENTS, WARDS)
     assert answer[0] == answer.rows[0]
     assert answer[-2:] == answer.fetchall()[-2:] == list(answer)[-2:]
@@ -324,7 +324,7 @@ def test_a_wrapped_key_is_asked_for_when_it_is_needed(tmp_path: Path, monkeypatc
     assert os.environ["CLEAVE_PASSPHRASE"]  # the user's own: the command alone takes it away
 
 
-def test_services_elsewhere(service: str) -> None:
+def test_services_elsewhere_are_asked_by_endpoint(service: str) -> None:
     assert cleave.query(PATIENTS, WARDS, endpoint=service).rows[0][:3] == cleave.query(PATIENTS, WARDS).rows[0][:3]
 
 
@@ -437,6 +437,7 @@ def test_an_interrupt_ends_a_question_and_leaves_the_process_alone() -> None:
         assert asking.wait(120) == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("end", ["", "connection.close()", "raise SystemExit(0)"])
 def test_a_script_prints_only_what_it_says(end: str) -> None:
     """DuckDB's library reports connections that outlive Python, in pages on stderr."""

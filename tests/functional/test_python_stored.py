@@ -77,7 +77,7 @@ def manifest_bytes() -> int:
     return int(told["manifest"]["bytes"] + told["log"]["page"]["bytes"])
 
 
-def test_append_and_replace() -> None:
+def test_rows_are_appended_and_replaced() -> None:
     cleave.put(FRAME, "t", store="s", schema=KINDS)
     with pytest.raises(cleave.InputError, match="already exists"):
         cleave.put(FRAME, "t", store="s", schema=KINDS)
@@ -120,7 +120,7 @@ def test_what_cannot_be_put() -> None:
     assert not Path("s").exists()
 
 
-def test_contributors(key_file: Path, tmp_path: Path) -> None:
+def test_contributors_put_rows_by_python(key_file: Path, tmp_path: Path) -> None:
     """What each party says in Python; keys and registrations are made as the commands make them."""
     kinds = {"ward": "plain", "age": "encrypted"}
     mine, theirs = ({"ward": ["A"] * n, "age": [age] * n} for n, age in ((5, 40), (6, 50)))

@@ -50,7 +50,7 @@ def require_report(folder: Path) -> None:
     assert [float(bill) for _, bill in sorted(rows)] == pytest.approx([bill for _, bill in expected], rel=1e-12)
 
 
-def test_airflows_tasks(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_airflows_tasks_run_as_documented(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sdk = ModuleType("airflow.sdk")
     sdk.__dict__.update(task=lambda function: function, dag=lambda **_: lambda _: lambda: None)
     monkeypatch.setitem(sys.modules, "airflow", ModuleType("airflow"))
@@ -63,7 +63,7 @@ def test_airflows_tasks(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_report(stage)
 
 
-def test_dagsters_assets(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dagsters_assets_run_as_documented(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dagster = ModuleType("dagster")
     dagster.__dict__.update(
         asset=lambda **_: lambda function: function,

@@ -36,7 +36,7 @@ def ask(question: Question) -> dict:
         ("product", 34 * 61 * 18 * 47, 0),
     ],
 )
-def test_operations(operation: str, age: float, bill: float | None) -> None:
+def test_each_operation_is_answered(operation: str, age: float, bill: float | None) -> None:
     question = Question(DATA, operation)
     figures = question.decrypt(ask(question))
     for name, expected in (("age", age), ("bill", bill)):

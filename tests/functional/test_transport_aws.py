@@ -297,7 +297,7 @@ DEEP = b'{"statusCode": 200, "body": ' + b"[" * 400_000
     ],
     ids=range(18),
 )
-def test_functions_that_fail(answer: Reply, message: str) -> None:
+def test_functions_that_fail_are_errors_with_a_hint(answer: Reply, message: str) -> None:
     with scripted(answer) as server:
         transport = functions_at(server.url)
         with pytest.raises(ServiceError, match=message) as caught:

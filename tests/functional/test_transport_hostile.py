@@ -208,7 +208,7 @@ def test_bombs_cost_no_memory() -> None:
     "body", [b"[" * 1_000_000, b'{"a":' * 200_000, b'{"version": 1e999}', b'{"version": ' + b"9" * 5000 + b"}", b"\xff"]
 )
 @pytest.mark.parametrize("status", [200, 400])
-def test_json_that_hurts(body: bytes, status: int) -> None:
+def test_hostile_json_is_refused(body: bytes, status: int) -> None:
     with scripted(Reply(status, body, wire.JSON_TYPE)) as server:
         transport = at(server)
         with pytest.raises(ServiceError) as caught:

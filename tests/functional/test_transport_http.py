@@ -179,7 +179,7 @@ def test_a_service_too_slow_is_not_asked_again() -> None:
     assert len(server.asked) == 1
 
 
-def test_nobody_listens() -> None:
+def test_an_address_where_nobody_listens_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     waits: list[float] = []

@@ -18,7 +18,7 @@ def engine(gateway: Gateway) -> sa.Engine:
     return sa.create_engine(f"cleave:///{gateway.folder}/store?key={gateway.folder}/key.json&timeout=600&cache=false")
 
 
-def test_reflection(engine: sa.Engine) -> None:
+def test_tables_and_columns_are_reflected(engine: sa.Engine) -> None:
     inspector = sa.inspect(engine)
     assert sorted(inspector.get_table_names()) == ["visits", "wards"]
     assert inspector.has_table("WARDS")
@@ -34,7 +34,7 @@ def test_reflection(engine: sa.Engine) -> None:
         sa.Table("nowhere", sa.MetaData(), autoload_with=engine)
 
 
-def test_statements(engine: sa.Engine, gateway: Gateway) -> None:
+def test_sqlalchemys_statements_are_answered(engine: sa.Engine, gateway: Gateway) -> None:
     table = sa.Table("visits", sa.MetaData(), autoload_with=engine)
     asked = (
         sa.select(table.c.ward, sa.func.count().label("n"), sa.func.sum(table.c.bill).label("s"))
@@ -57,7 +57,7 @@ def test_statements(engine: sa.Engine, gateway: Gateway) -> None:
         connection.rollback()
 
 
-def test_times_as_parameters(engine: sa.Engine, gateway: Gateway) -> None:
+def test_times_are_parameters(engine: sa.Engine, gateway: Gateway) -> None:
     with engine.connect() as connection:
         for time in TIMES:
             asked = connection.execute(sa.text("SELECT COUNT(*) FROM visits WHERE clock > :t"), {"t": time})
@@ -65,7 +65,7 @@ def test_times_as_parameters(engine: sa.Engine, gateway: Gateway) -> None:
             assert [tuple(row) for row in asked] == truth
 
 
-def test_pandas(engine: sa.Engine, gateway: Gateway) -> None:
+def test_pandas_reads_answers(engine: sa.Engine, gateway: Gateway) -> None:
     sql = "SELECT day, name, level FROM visits WHERE id < 50 ORDER BY id"
     found = pd.read_sql(sql, engine)
     truth = gateway.truth.execute(sql).fetchall()

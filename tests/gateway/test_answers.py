@@ -122,7 +122,7 @@ def alike(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-def test_rows(gateway: Gateway, binary: bool) -> None:
+def test_rows_are_those_of_duckdb(gateway: Gateway, binary: bool) -> None:
     with closing(gateway.connect()) as connection, connection.cursor(binary=binary) as cursor:
         for sql in QUESTIONS:
             for prepare in (False, True):
@@ -131,7 +131,7 @@ def test_rows(gateway: Gateway, binary: bool) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-def test_types(gateway: Gateway, binary: bool) -> None:
+def test_types_are_those_of_postgresql(gateway: Gateway, binary: bool) -> None:
     """With a table and without: values of both come another way."""
     for source in ("", " FROM wards WHERE ward = 'A'"):
         with closing(gateway.connect()) as connection, connection.cursor(binary=binary) as cursor:
@@ -172,7 +172,7 @@ def test_dates_in_binary_are_days_since_2000(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("form", ["s", "t", "b"])
-def test_parameters(gateway: Gateway, form: str) -> None:
+def test_parameters_are_bound(gateway: Gateway, form: str) -> None:
     """As texts without a type, as texts of a type, and in binary."""
     nasty = ["O'Hara \\ \"\U0001f6001", "' OR '1'='1", "\\' OR 1=1 -- ", "?", "$1", "A'; DROP TABLE visits", '"', "\\"]
     with closing(gateway.connect()) as connection:
@@ -353,7 +353,7 @@ def test_transactions_are_words(gateway: Gateway) -> None:
         assert connection.execute("SHOW statement_timeout").fetchall() == [("0",)]
 
 
-def test_several_statements(gateway: Gateway) -> None:
+def test_several_statements_are_answered_in_turn(gateway: Gateway) -> None:
     """An error ends them."""
     with closing(gateway.connect()) as connection:
         cursor = connection.execute(
@@ -405,7 +405,7 @@ REFUSED = [
 ]
 
 
-def test_what_is_refused(gateway: Gateway) -> None:
+def test_refused_statements_have_their_sqlstate(gateway: Gateway) -> None:
     with closing(gateway.connect()) as connection:
         for sql, code, words in REFUSED:
             with pytest.raises(psycopg.Error) as caught:

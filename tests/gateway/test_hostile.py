@@ -71,7 +71,7 @@ KINDS = (*map(bytes, zip(b"BCDEFHPQScdf")), b"p", b"\0", b"\xff", b"Z")
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_random_messages(gateway: Gateway, rounds: int) -> None:
+def test_the_gateway_survives_random_messages(gateway: Gateway, rounds: int) -> None:
     """Of clients that are logged in, too: each kind with random bytes behind it, and with those of another."""
     source = random.Random(7)
     for _ in range(20 * rounds):
@@ -164,7 +164,7 @@ def test_who_takes_nothing_is_waited_for_by_nobody(gateway: Gateway) -> None:
     assert lives(gateway)
 
 
-def test_two_hundred_connections(gateway: Gateway) -> None:
+def test_two_hundred_silent_connections_keep_nobody_out(gateway: Gateway) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(closing(gateway.connect())) for _ in range(12)]
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", gateway.port))) for _ in range(188)]

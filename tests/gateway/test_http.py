@@ -19,7 +19,7 @@ def post(gateway: Gateway, body: object, user: str | None = "owner", **headers: 
     return httpx.post(f"{gateway.http}/v1/query", json=body, headers=headers, timeout=HANGS)
 
 
-def test_json_and_arrow(gateway: Gateway) -> None:
+def test_an_answer_is_json_or_arrow(gateway: Gateway) -> None:
     truth = gateway.truth.sql(SQL)
     answer = post(gateway, {"sql": SQL}).json()
     assert [(each["name"], each["type"]) for each in answer["columns"]] == list(
@@ -35,7 +35,7 @@ def test_json_and_arrow(gateway: Gateway) -> None:
         assert [tuple(row.values()) for row in table.to_pylist()] == gateway.truth.execute(sql).fetchall()
 
 
-def test_parameters(gateway: Gateway) -> None:
+def test_parameters_are_bound(gateway: Gateway) -> None:
     sql = "SELECT COUNT(*) AS n FROM visits WHERE name = ? AND id < ?"
     for text in ("' OR 1=1 -- ", "O'Hara \\ \"\U0001f6001"):
         truth = gateway.truth.execute(sql, [text, 50]).fetchall()
@@ -43,14 +43,14 @@ def test_parameters(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("condition", CLOCKS)
-def test_times_as_parameters(gateway: Gateway, condition: str) -> None:
+def test_times_are_parameters(gateway: Gateway, condition: str) -> None:
     sql = f"SELECT COUNT(*) AS n FROM visits WHERE {condition}"
     for time in TIMES:
         truth = gateway.truth.execute(sql, [time]).fetchall()
         assert post(gateway, {"sql": sql, "parameters": [time.isoformat()]}).json()["rows"] == [[str(truth[0][0])]]
 
 
-def test_who_may_ask(gateway: Gateway) -> None:
+def test_only_users_may_ask(gateway: Gateway) -> None:
     for user in (None, "short", "x" * 43, "é" * 20):
         headers = {} if user is None else {"authorization": f"Bearer {user}".encode()}
         said = httpx.post(f"{gateway.http}/v1/query", json={"sql": "SELECT 1"}, headers=headers, timeout=HANGS)

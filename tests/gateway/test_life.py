@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
@@ -431,7 +431,7 @@ class Life:
         truth = question.truth(self.mirror)
         for plan in fronts.session.ways(question.ours):
 
-            def ask(plan: Plan = plan) -> Shown:
+            def ask(plan: AnswerPlan = plan) -> Shown:
                 result = fronts.session.ask(plan, Options(min_group=1, yes=True)).result
                 return Shown(result.rows, result.bounds, result.exact)
 
@@ -519,11 +519,11 @@ def lives(stage: Stage, seed: int, steps: int) -> None:
     stage.compared["lives"] += 1
 
 
-def test_a_life(stage: Stage) -> None:
+def test_a_life_of_a_table_is_answered_as_duckdb_answers(stage: Stage) -> None:
     lives(stage, 1, STEPS // 2)
 
 
 @pytest.mark.slow  # the life above is quick
 @pytest.mark.parametrize("seed", range(1, 2 + FACTOR))
-def test_any_life(stage: Stage, seed: int) -> None:
+def test_random_lives_of_a_table_are_answered_as_duckdb_answers(stage: Stage, seed: int) -> None:
     lives(stage, seed, STEPS)

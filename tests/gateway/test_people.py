@@ -84,7 +84,7 @@ def test_figures_of_enough_people(worker: Worker, truth: duckdb.DuckDBPyConnecti
     assert (rows if ordered else sorted(rows)) == (expected if ordered else sorted(expected))
 
 
-def test_derived_columns(worker: Worker) -> None:
+def test_derived_columns_count_people(worker: Worker) -> None:
     assert worker.ask("SELECT SUM(double) AS s FROM stays WHERE ward = 'A'", **RIGHTS)[1] == [["1230.00"]]
     head, _, reads = worker.ask("SELECT SUM(high) AS s FROM stays WHERE ward = 'A'", **RIGHTS)
     assert "users without rows cannot ask this (rule G1" in head["error"]

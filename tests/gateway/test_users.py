@@ -206,7 +206,7 @@ def test_a_password_of_the_standards_example() -> None:
         ("\u06271", "\u06271"),
     ],
 )
-def test_saslprep(password: str, same: str) -> None:
+def test_passwords_are_prepared_by_saslprep(password: str, same: str) -> None:
     assert prepared(password.encode()) == same.encode()
     assert prepared(b"\xff\xfe") == b"\xff\xfe"
 

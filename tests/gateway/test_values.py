@@ -34,7 +34,7 @@ ARRAY = struct.Struct("!iiIiii")  # dimensions, NULLs, element, count, lower bou
         (1700, "1e3", Decimal(1000)),
     ],
 )
-def test_texts(oid: int, text: str, value: object) -> None:
+def test_texts_of_postgresql_are_read(oid: int, text: str, value: object) -> None:
     assert parameter(oid, text.encode(), binary=False) == value
 
 

@@ -82,7 +82,7 @@ def test_copy_of_a_table_and_explain(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "arrow"])
-def test_over_http(gateway: Gateway, form: str) -> None:
+def test_an_answer_over_http_says_that_few_rows_are_left_out(gateway: Gateway, form: str) -> None:
     answer = post(gateway, {"sql": ALLOWED, "format": form}, "counter")
     truth = gateway.truth.sql(ALLOWED)
     if form == "arrow":
@@ -102,7 +102,7 @@ def test_over_http(gateway: Gateway, form: str) -> None:
     assert post(gateway, parameters | {"parameters": ["A", 5]}, "counter").status_code == 400
 
 
-def test_parameters(gateway: Gateway) -> None:
+def test_parameters_are_bound_without_rows_too(gateway: Gateway) -> None:
     with closing(gateway.connect("counter")) as connection:
         for binary in (False, True):
             cursor = connection.execute(

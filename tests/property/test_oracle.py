@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cleave.aggregates.base import Figure
-from cleave.ask.question import DEFAULTS, Options, Result
+from cleave.ask.question import DEFAULTS, Answer, Options
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
@@ -40,7 +40,7 @@ class Silent:
         return lambda _: None
 
 
-def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Result:
+def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Answer:
     schema = load_schema(schema_path(path))
     with open_table(path, schema) as table:
         transport = embedded_services()
@@ -50,7 +50,7 @@ def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Re
             transport.close()
 
 
-def compare(answer: Result, items: Sequence[Item], inside: list[Row], duckdbs: list[Row], tally: Tally) -> None:
+def compare(answer: Answer, items: Sequence[Item], inside: list[Row], duckdbs: list[Row], tally: Tally) -> None:
     """The last columns of `answer` are `items`; `inside` has the values that each group's are of."""
     result = answer.result
     assert len(result.rows) == len(inside) == len(duckdbs)
@@ -121,7 +121,7 @@ def judge(key: SecretKey, tally: Tally, draw: Draw) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
-def test_products(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> None:
+def test_products_agree_with_the_oracle(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> None:
     """PRODUCT over values near 1, so that neither engine overflows: magnitudes from 2e-9 to 1e9."""
     draw = Draw(seed, 400, 5, 0.1, "unit", 1, None, True)
     path = write(tmp_path, draw)
@@ -138,7 +138,7 @@ def test_products(key: SecretKey, tally: Tally, tmp_path: Path, seed: int) -> No
 @pytest.mark.parametrize(
     "shape", ["offset", *(pytest.param(it, marks=pytest.mark.slow) for it in ("constant but one", "wide"))]
 )
-def test_statistics_of_deviations(key: SecretKey, tmp_path: Path, seed: int, shape: str) -> None:
+def test_statistics_of_deviations_agree_with_the_oracle(key: SecretKey, tmp_path: Path, seed: int, shape: str) -> None:
     path = write(tmp_path, Draw(seed, 400, 40, 0.1, shape, 20, None, True))
     items = [(name, arguments) for name in PAIRS for arguments in ("f, i", "i, d", "p, f")]
     items += [(name, argument) for name in SINGLES for argument in ("f", "i")]

@@ -96,7 +96,7 @@ def random_flip(seed: int) -> Callable[[bytes], bytes]:
 
 @pytest.mark.parametrize("side", ["request", "answer"])
 @pytest.mark.parametrize("name", ["plain", "sensitive"])
-def test_in_a_body(name: str, side: str, questions: dict[str, Question]) -> None:
+def test_a_flipped_bit_in_a_body_is_found(name: str, side: str, questions: dict[str, Question]) -> None:
     question = questions[name]
     embedded = embedded_services()
     assert isinstance(embedded, Transport)

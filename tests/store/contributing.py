@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ask.session import Session
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
@@ -136,7 +136,7 @@ class World:
         """Of the owner. `options`: of `session_of`."""
         return session_of(self.stores(), self.key_file, SeenVersions(self.root / "owner.json"), self.name, **options)
 
-    def ask(self, sql: str) -> Result:
+    def ask(self, sql: str) -> Answer:
         with closing(self.stored()) as stored:  # the next takes over its DuckDB
             return ask(stored, sql)
 

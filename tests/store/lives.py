@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +22,7 @@ from cleave_shared.errors import CleaveError
 from tests.cli.runner import Cli
 from tests.comparing import compared
 from tests.solver import Number, revealed
+from tests.store.made import filled
 
 LEAST = 3
 PEOPLE = 12
@@ -141,16 +143,20 @@ class Life:
 
     def begin(self, rows: Sequence[Row] = ()) -> None:
         (self.folder / "schema.toml").write_text((ENTITY if self.people else "") + SCHEMA)
-        for name in ("carol", "dave"):
-            assert self.cli.run("analyst", "new", "-o", self.folder / f"{name}.pem").exit_code == 0
-        for name in PARTIES:
-            assert self.cli.run("key", "contributor", "-o", self.folder / f"{name}.pem").exit_code == 0
-        self.new_key()
+        shutil.copytree(filled("keys of a life", self.make_keys), self.folder, dirs_exist_ok=True)
         rows = rows or [self.row(cell=CELLS[n % 3], patient=n % 10) for n in range(12)]
         cleave.put(self.file(rows), "t", schema=self.folder / "schema.toml", **self.keyed_by(), **self.place)
         self.take(rows)
         for name in PARTIES:
             self.register(name)
+
+    def make_keys(self, folder: Path) -> None:
+        """The owner's first key, and the identities of all others."""
+        for name in ("carol", "dave"):
+            assert self.cli.run("analyst", "new", "-o", folder / f"{name}.pem").exit_code == 0
+        for name in PARTIES:
+            assert self.cli.run("key", "contributor", "-o", folder / f"{name}.pem").exit_code == 0
+        assert self.cli.run("key", "new", "--key", folder / "key1.json", "--no-passphrase").exit_code == 0
 
     def new_key(self) -> None:
         (path := self.folder / f"key{self.keys}.json").unlink(missing_ok=True)

@@ -272,28 +272,28 @@ COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each i
 
 @COMMAND
 def test_a_command_beside_a_change(command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path) -> None:
-    """Compact at two reads, for every other command some other change at one."""
+    """Compact or, for every fourth command, some other change, at one read."""
     before, names = quiet(command.name, "", key_file, quiet_folder)
     assert not isinstance(before, CleaveError), before
     if command.sql:
         rows = [list(row) for row in before]  # type: ignore[attr-defined]
         assert rows == expected(start(key_file).copy(tmp_path / "oracle"), BASE, command.sql)
-    for at in sorted({1 + len(names) // 2, len(names)}):
-        tried(command, "compact", at, key_file, tmp_path, quiet_folder)
     place = COMMANDS.index(command)
-    if place % 2:
-        other = [each for each in CHANGES if each != "compact"][place % (len(CHANGES) - 1)]
-        tried(command, other, 1 + len(names) * 2 // 3, key_file, tmp_path, quiet_folder)
+    change = [*CHANGES][place % len(CHANGES)] if place % 4 == 3 else "compact"
+    tried(command, change, (len(names), 1 + len(names) // 2)[place % 2], key_file, tmp_path, quiet_folder)
 
 
 @pytest.mark.slow
 @COMMAND
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_at_every_read(
+def test_every_change_at_reads(
     command: Command, change: str, key_file: Path, tmp_path: Path, quiet_folder: Path
 ) -> None:
+    """In a campaign at each; else at two, which differ from one pair to the next."""
     names = quiet(command.name, "", key_file, quiet_folder)[1]
-    for at in range(1, len(names) + 1, 1 if FULL else 1 + len(names) // 8):
+    step = 1 if FULL else -(-len(names) // 2)
+    first = (COMMANDS.index(command) + 3 * [*CHANGES].index(change)) % step
+    for at in range(1 + first, len(names) + 1, step):
         tried(command, change, at, key_file, tmp_path, quiet_folder)
         shutil.rmtree(tmp_path / f"{change}-{at}")
 

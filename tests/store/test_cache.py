@@ -137,7 +137,7 @@ def test_nothing_in_it_is_plain(world: Cached) -> None:
     assert all(len(name.split("/")[0]) == 32 and "t.csv" not in name for name in names)
 
 
-def test_owner_only(world: Cached) -> None:
+def test_only_the_owner_may_read_the_cache(world: Cached) -> None:
     world.asked()
     assert {stat.S_IMODE(each.stat().st_mode) for each in world.entries()} == {0o600}
     for folder in (world.folder, world.folder.parent, *(each for each in world.folder.iterdir())):

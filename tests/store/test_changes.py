@@ -231,7 +231,7 @@ def test_nothing_is_written_for_nothing(world: World, *, dry_run: bool) -> None:
         ("age > 60", {"bill": "-16777217"}, "column 'bill'.*below lower"),
     ],
 )
-def test_what_is_refused(untouched: World, where: str, values: dict[str, str] | None, said: str) -> None:
+def test_wrong_changes_are_refused(untouched: World, where: str, values: dict[str, str] | None, said: str) -> None:
     world = untouched
     there = {*world.stores.sensitive.names("tables"), *world.stores.plain.names("tables")}
     change = delete if values is None else partial(update, values=values)

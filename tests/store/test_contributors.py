@@ -197,7 +197,7 @@ def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -
     assert [invitation.floor_of(world.identity(name).public) for name in ("north", "south")] == [0, 1]
 
 
-def test_removing_a_contributor(joined: World) -> None:
+def test_a_removed_contributors_rows_are_gone(joined: World) -> None:
     tables, _ = joined.tables()
     invited = joined.public()
     remove(tables, "trial", "south")
@@ -212,7 +212,7 @@ def test_removing_a_contributor(joined: World) -> None:
     assert joined.open().manifest.rows == 3
 
 
-def test_names_of_contributors(world: World) -> None:
+def test_wrong_names_of_contributors_are_refused(world: World) -> None:
     tables, _ = world.tables()
     for name in ("", "owner", "Owner", "North", " x", "a" * 65, "a\nb", "\x1b[0m"):
         with pytest.raises(InputError):

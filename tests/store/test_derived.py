@@ -128,7 +128,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
-def test_over_a_file(schema_file: Path, key_file: Path, sql: str) -> None:
+def test_a_derived_column_of_a_file_is_answered(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
     with Session(FileSource(table, Access(key_file, no_passphrase), embedded_services)) as session:
         found = session.ask(session.plan(sql)).result
@@ -147,7 +147,9 @@ def agree(found: list[list[object]], wanted: list[tuple[object, ...]]) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
-def test_over_a_store(world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str) -> None:
+def test_a_derived_column_of_a_store_is_answered(
+    world: World, schema_file: Path, key_file: Path, tmp_path: Path, sql: str
+) -> None:
     world.put("ward", "admitted", schema=schema_file)
     with world.session(key_file, services=False) as session:
         agree(session.ask(session.plan(sql)).result.rows, told(schema_file, sql))
@@ -193,7 +195,7 @@ def test_an_expression_that_equals_one_uses_it(world: World, schema_file: Path, 
         ("'0.10'", "'0.1'", False),
     ],
 )
-def test_one_spelling(one: str, other: str, same: bool) -> None:
+def test_equal_expressions_have_one_spelling(one: str, other: str, same: bool) -> None:
     assert (canonical(expression_of(one)) == canonical(expression_of(other))) == same
 
 

@@ -244,7 +244,7 @@ def test_other_rows_do_not_go_on_where_an_upsert_was_killed(world: World, tmp_pa
     assert at > step
 
 
-def test_the_command_line(tmp_path: Path, key_file: Path) -> None:
+def test_the_command_line_takes_key_columns(tmp_path: Path, key_file: Path) -> None:
     cli = Cli(environment={"XDG_STATE_HOME": str(tmp_path / "state")})
     (tmp_path / "first.csv").write_text(HEADER + OWN)
     (tmp_path / "daily").mkdir()

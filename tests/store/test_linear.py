@@ -50,7 +50,7 @@ OTHERS = [
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("expression", LINEAR)
-def test_its_totals_follow(world: World, expression: str) -> None:
+def test_totals_of_linear_expressions_follow_from_those_of_columns(world: World, expression: str) -> None:
     world.put("ward")
     sql = f"SELECT ward, SUM({expression}) s, AVG({expression}) a, SUM({expression}) FILTER (WHERE ward < 'N') f "
     sql += f", COUNT({expression}) FROM trial GROUP BY ward ORDER BY ward"

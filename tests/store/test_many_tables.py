@@ -15,7 +15,7 @@ import cleave
 from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.totals import TotalsWay
 from cleave.objects.locate import Folder
 from cleave.shown.plan import plan_lines
 from cleave.sql.plan import LocalPlan
@@ -99,7 +99,7 @@ def kind() -> str:
 @pytest.fixture
 def totals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are read however few rows there are."""
-    monkeypatch.setattr(Totals, "worth", 10**9)
+    monkeypatch.setattr(TotalsWay, "worth", 10**9)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_parameters_need_three_others_each(
         fitted(small, many)
 
 
-def test_so_do_components(tmp_path: Path, key_file: Path) -> None:
+def test_components_need_others_too(tmp_path: Path, key_file: Path) -> None:
     world = kept_as(People, tmp_path / "world", key_file, with_south)
     with (
         world.session() as session,

@@ -41,7 +41,7 @@ def test_a_query_over_a_stored_table(given: dict[str, Any], keys: str) -> None:
 @pytest.mark.parametrize(
     "work", [lambda data, **how: cleave.fit(data, "a ~ b", **how), lambda data, **how: cleave.pca(data, "a,b", **how)]
 )
-def test_a_model(given: dict[str, Any], work: Any) -> None:
+def test_a_model_names_the_columns_that_overflow(given: dict[str, Any], work: Any) -> None:
     kinds = {"w": "plain", "a": "encrypted", "b": "encrypted"}
     for data, how in (("t", given), (ROWS.to_pandas(), {"schema": kinds})):
         with pytest.raises(CleaveError, match="over columns 'a', 'b' overflows") as caught:

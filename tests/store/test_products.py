@@ -16,7 +16,7 @@ import pytest
 import cleave
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.moments import Cross
-from cleave.ask.question import Options, Result
+from cleave.ask.question import Answer, Options
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
@@ -127,7 +127,7 @@ def exact(name: str, y: Sequence[Fraction], x: Sequence[Fraction]) -> Fraction |
 
 
 def require_exact(
-    world: World, by: Sequence[str], ask: Callable[[str], Result], pairs: Sequence[tuple[str, str]]
+    world: World, by: Sequence[str], ask: Callable[[str], Answer], pairs: Sequence[tuple[str, str]]
 ) -> None:
     """All statistics of `pairs` by `by` are the exact ones, within their bounds."""
     numbers = sorted({each for pair in pairs for each in pair})
@@ -344,7 +344,7 @@ def test_altered_columns_keep_their_products(world: World) -> None:
         alter(world.tables, "trial", Alteration(add=["age*apple BIGINT encrypted"]), Silent())
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
     """As `show` prints it, alone or with a change of columns; what stays is exact, and what went needs rows."""
     world.write(world.make(ROWS.format(40), SCHEMA), "ward", products=("age", "bill", "weight"), scan=scan)
@@ -369,7 +369,7 @@ def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
 def test_scans_have_them_too(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "sex", products=("bill", "age"), scan=True)
 
-    def ask(sql: str) -> Result:
+    def ask(sql: str) -> Answer:
         with closing(world.stored()) as stored:
             return ask_by_scan(stored, Services(world.stores), sql)
 

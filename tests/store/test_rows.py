@@ -117,7 +117,7 @@ COLUMNS = [NAMES, ["bill"], ["x", "big"], ["ward", "bill"], ["day", "note"], ["f
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=" ".join)
 @pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_all_rows(world: TwoSegments, columns: list[str], ordered: bool) -> None:
+def test_all_rows_come_back(world: TwoSegments, columns: list[str], ordered: bool) -> None:
     with world.rows().table(columns, ordered=ordered) as table:
         assert table.rows == 2 * ROWS
         if columns:

@@ -174,10 +174,10 @@ def test_what_travels_is_damaged(world: World, kept: list[Response], kind: str) 
 
 
 def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = scan.LaneFiles._read
+    real = scan.LaneObject.files
 
-    def files(self: scan.LaneFiles, place: int) -> list[bytes]:
-        found = real(self, place)
+    def files(self: scan.LaneObject, lane: int) -> list[memoryview]:
+        found = real(self, lane)
         one, other = rng.sample(range(len(found)), 2)
         if kind == "chunk doubled":
             found[one] = found[other]
@@ -185,7 +185,7 @@ def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> N
             found[one], found[other] = found[other], found[one]
         return found
 
-    monkeypatch.setattr(scan.LaneFiles, "_read", files)
+    monkeypatch.setattr(scan.LaneObject, "files", files)
 
 
 def _masks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def proxied(
 
 
 @pytest.mark.slow
-def test_s3_fails(proxied: tuple[World, Proxy]) -> None:
+def test_a_failing_s3_is_survived_or_told(proxied: tuple[World, Proxy]) -> None:
     world, proxy = proxied
     rng, failed = random.Random(9), 0
     proxy.arm(None)

@@ -79,7 +79,9 @@ def shapes(rows: int, random: np.random.Generator) -> Iterator[tuple[str, Double
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 100, 1000])
 @pytest.mark.parametrize(("noise", "bits"), [(0.0, 40), (0.999, 40), (-0.999, 40), (0.999, 90)])
 @pytest.mark.sampled(7)
-def test_doubles(engine: duckdb.DuckDBPyConnection, rows: int, noise: float, bits: int) -> None:
+def test_aggregates_of_doubles_are_within_their_bounds(
+    engine: duckdb.DuckDBPyConnection, rows: int, noise: float, bits: int
+) -> None:
     """With 90 bits next to nothing but the client's own float64 is left to bound."""
     random = np.random.default_rng(rows)
     for label, values in shapes(rows, random):

@@ -288,7 +288,7 @@ OTHERS: Final = {  # the errors of any user
 
 
 @pytest.mark.parametrize("sql", ANSWERED)
-def test_answered(sql: str) -> None:
+def test_an_admitted_question_is_planned(sql: str) -> None:
     admitted = QUESTIONS.admitted(read_statement(sql))
     plan = plan_query(admitted.sql, VISITS, "visits")
     assert isinstance(plan, QueryPlan)

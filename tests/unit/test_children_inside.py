@@ -78,7 +78,7 @@ def test_signals_are_as_in_a_new_process_save_ctrl_c() -> None:
         os.close(writing)
 
 
-def test_privileges_and_dumps() -> None:
+def test_a_child_gains_no_privileges_and_dumps_nothing() -> None:
     ends_with = ctypes.c_int()
 
     def look() -> list[object]:

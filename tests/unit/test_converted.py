@@ -91,7 +91,7 @@ def test_a_long_array_is_refused_and_lines_are_not(tmp_path: Path, monkeypatch: 
     assert text_of(tmp_path / "t.ndjson", b'{"a": 1}\n' * 9) == '"a"\n' + '"1"\n' * 9
 
 
-def test_a_sheet(tmp_path: Path) -> None:
+def test_a_sheet_is_converted(tmp_path: Path) -> None:
     day = datetime.datetime(2026, 1, 2)  # noqa: DTZ001 - Excel has no zones
     rows = [["ward", "day", "kg"], ["A", day, 61.5], [None, None, None], ["B", day.replace(hour=3), True]]
     path = tmp_path / "t.xlsx"

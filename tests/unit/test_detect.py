@@ -74,7 +74,7 @@ VALUES = {
     ("name", "type_", "kind"),
     [(name, type_, kind) for (type_, kind), names in BY_NAME.items() for name in names.split()],
 )
-def test_by_name(name: str, type_: str, kind: Kind) -> None:
+def test_kinds_are_detected_by_name(name: str, type_: str, kind: Kind) -> None:
     proposal = propose_kind(facts(name, type_, VALUES[type_]))
     assert proposal.kind == kind, proposal.reason
     if not any(part in name for part in ("any", "x")):
@@ -246,7 +246,7 @@ def test_by_name(name: str, type_: str, kind: Kind) -> None:
         ("address", "VARCHAR", [f"{house} Long Winding Road, Little Upper Village, Shire" for house in range(100)], S),
     ],
 )
-def test_by_shape(name: str, type_: str, values: list[str], kind: Kind) -> None:
+def test_kinds_are_detected_by_shape(name: str, type_: str, values: list[str], kind: Kind) -> None:
     proposal = propose_kind(facts(name, type_, values))
     assert proposal.kind == kind, proposal.reason
     assert proposal.reason
@@ -369,7 +369,7 @@ BY_VALUE = {
 
 
 @pytest.mark.parametrize("case", BY_VALUE)
-def test_by_value(case: str) -> None:
+def test_kinds_are_detected_by_value(case: str) -> None:
     type_, values, says = BY_VALUE[case]
     proposal = propose_kind(facts("x", type_, values))
     assert proposal.kind == S

@@ -102,19 +102,19 @@ def test_the_page_names_what_is_refused() -> None:
             assert any(each in sql for sql in CLOUD_ONLY.values()), each
 
 
-def test_limits() -> None:
+def test_documented_limits_are_those_of_the_code() -> None:
     stated = {name.strip("`"): value for name, value, *_ in rows("limits.md") if name.startswith("`")}
     assert len(stated) >= 8
     for name, value in stated.items():
         assert float(value.replace(",", "")) == getattr(limits, name), name
 
 
-def test_exit_codes() -> None:
+def test_documented_exit_codes_are_those_of_the_code() -> None:
     stated = {int(code) for code, *_ in rows("output.md") if code.isdigit()}
     assert stated == {*EXIT_CODES.values()} | {0, 2, group.INTERRUPTED, group.READER_LEFT}
 
 
-def test_formats() -> None:
+def test_documented_formats_are_those_of_the_code() -> None:
     named = [row for row in rows("output.md") if re.fullmatch(r"`\w+`", row[0])]
     formats = [row for row in named if row[0].strip("`") not in EXIT_CODES]
     stated = {row[0].strip("`"): re.findall(r"`(\.\w+)`", row[1]) for row in formats}
@@ -122,12 +122,12 @@ def test_formats() -> None:
     assert {(ending, name) for name, endings in stated.items() for ending in endings} == set(ENDINGS.items())
 
 
-def test_the_schemas_keys() -> None:
+def test_documented_keys_of_a_schema_are_those_of_the_code() -> None:
     named = set(re.findall(r"`(\w+)`", " ".join(row[0] for row in rows("schema.md"))))
     assert named >= {*_COLUMN_KEYS, *CsvDialect.__slots__}
 
 
-def test_the_shells_commands() -> None:
+def test_documented_commands_of_the_shell_are_those_of_the_code() -> None:
     stated = {command.strip("`").replace("\\", ""): does for command, does in _pairs("shell.md")}
     known = {f"{name} {argument}".strip(): about for name, (about, argument) in COMMANDS.items()}
     assert {command: re.sub(r" \(\[.*", "", does) for command, does in stated.items()} == known

@@ -35,7 +35,7 @@ def system(number: int) -> OSError:
         (RuntimeError("std::bad_alloc"), MEMORY),
     ],
 )
-def test_each_is_told(error: Exception, words: str) -> None:
+def test_errors_of_exhaustion_name_what_ran_out(error: Exception, words: str) -> None:
     told = exhausted(error)
     assert told is not None
     assert words in told.message
@@ -54,7 +54,7 @@ def test_each_is_told(error: Exception, words: str) -> None:
         ServiceError("std::bad_alloc"),
     ],
 )
-def test_others_are_not(error: Exception) -> None:
+def test_other_errors_name_nothing_that_ran_out(error: Exception) -> None:
     assert exhausted(error) is None
 
 

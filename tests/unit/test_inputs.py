@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from cleave.propose.propose import propose
+from cleave.table.file_formats import FORMATS, format_of
 from cleave.table.inputs import open_inputs, table_name
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema, load_schema, schema_path
 from cleave.table.stream import open_stream, open_table
@@ -43,7 +44,7 @@ def parquet(path: Path, sql: str) -> Path:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_a_gzipped_csv(encoding: str, tmp_path: Path) -> None:
+def test_a_gzipped_csv_is_read(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(CSV.replace("A", "Ä").encode(encoding)))
     given = schema({"ward": "VARCHAR", "age": "BIGINT"}, encoding=encoding)
@@ -69,7 +70,47 @@ def test_the_line_of_a_bad_field_in_a_gzipped_csv(tmp_path: Path) -> None:
     assert CANARY not in caught.value.message
 
 
-def test_tab_separated(tmp_path: Path) -> None:
+NDJSON = b'{"ward": "A", "age": 61}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format_"),
+    [
+        ("t.csv", CSV.encode(), "CSV"),
+        ("t.csv.gz", CSV.encode(), "CSV"),
+        ("t.parquet", CSV.encode(), "CSV"),
+        ("t.csv", b"PAR1", "Parquet"),
+        ("t.json", b"PAR1", "Parquet"),
+        ("T.NDJSON.gz", NDJSON, "JSON"),
+        ("t.txt", NDJSON, "CSV"),
+        ("t.xlsx", b"no archive", "Excel"),
+        ("t.csv", b"PK\x03\x04", "Excel"),
+    ],
+)
+def test_first_bytes_tell_a_format_and_else_the_name_does(
+    name: str, content: bytes, format_: str, tmp_path: Path
+) -> None:
+    path, is_packed = tmp_path / name, name.endswith(".gz")
+    path.write_bytes(gzip.compress(content) if is_packed else content)
+    found, head = format_of(path, str(path))
+    assert (found.name, found.compression) == (format_, "gzip" if is_packed else "none")
+    assert head == content
+
+
+def test_no_ending_is_of_two_formats() -> None:
+    endings = [ending for each in FORMATS for ending in each.endings]
+    assert len(endings) == len({*endings})
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"PK\x03\x04", gzip.compress(CSV.encode(), mtime=0)])
+def test_only_text_may_be_packed(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(InputError, match="packed otherwise than by gzip"):
+        open_inputs(path, CsvDialect())
+
+
+def test_tab_separated_values_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text(CSV.replace(",", "\t"))
     proposed = propose(path)
@@ -89,7 +130,7 @@ PARQUET: dict[str, tuple[str, str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", PARQUET)
-def test_parquet(case: str, tmp_path: Path) -> None:
+def test_parquet_is_read(case: str, tmp_path: Path) -> None:
     sql, type_, wanted = PARQUET[case]
     found = rows(parquet(tmp_path / "t.parquet", sql), schema({"x": type_}))
     assert [str(x) if type_.startswith("DEC") else x for (x,) in found] == wanted
@@ -156,7 +197,7 @@ def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
     assert len(rows(path, proposed)) == 9
 
 
-def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
     with open_table("-", WARDS) as table:
         assert table.name == "stdin"
@@ -205,7 +246,7 @@ def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_lines_to_skip(end: str, encoding: str, tmp_path: Path) -> None:
+def test_lines_to_skip_are_skipped(end: str, encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(f'Export of "wards\n\nmade 2024\n{CSV}'.replace("\n", end).encode(encoding))
     given = schema({"ward": "VARCHAR", "age": "BIGINT"}, encoding=encoding, skip=3)

@@ -67,7 +67,7 @@ def never() -> bytes:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", GOOD)
-def test_opens(name: str, tmp_path: Path) -> None:
+def test_a_good_key_file_opens(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)
     key = open_key(path, PASSPHRASE if name.startswith(("wrapped", "many")) else None, Service())
     assert key.key_id == INDEX["key_id"]
@@ -79,7 +79,7 @@ def test_opens(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BAD)
-def test_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_bad_key_file_is_refused(name: str, tmp_path: Path) -> None:
     path = owned(name, tmp_path)
     with pytest.raises((KeyFileError, AnotherRelease)) as caught:
         open_key(path, PASSPHRASE if name in DERIVED else never, Service())
@@ -194,5 +194,5 @@ def test_trivial_passphrases_are_refused_and_not_quoted(passphrase: str) -> None
         "\udcff" * 3 + "raw bytes here",
     ],
 )
-def test_others_are_taken(passphrase: str) -> None:
+def test_passphrases_that_are_not_trivial_are_taken(passphrase: str) -> None:
     refuse_trivial(passphrase.encode(errors="surrogateescape"))

@@ -17,7 +17,6 @@ from cleave.ckks.layout import (
     Layout,
     NarrowField,
     WideLane,
-    fields_of,
     noise,
     plan_layout,
 )
@@ -35,7 +34,7 @@ def lay(*columns: ColumnType, bits: int = BITS, fewest: int = 1, digits: int = 9
     return plan_layout(columns, WINDOW, bits, fewest, digits)
 
 
-def test_noise() -> None:
+def test_noise_is_bounded_as_documented() -> None:
     """13.37 sigma of a centred binomial of variance 10.5: docs/ckks.md section 3."""
     assert noise(1) == pytest.approx(43.32, abs=0.01)
     assert noise(64) == 8 * noise(1)
@@ -89,7 +88,7 @@ def test_a_column_of_zeros_takes_nothing() -> None:
 
 def test_real_columns_come_after_the_lanes_of_fields() -> None:
     layout = lay(Real(), Exact(7), Real())
-    assert [fields_of(each) for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
+    assert [each.fields for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
     assert (layout.by_column[0], layout.by_column[2]) == (WideLane(1), WideLane(2))
     assert (layout.lanes, layout.used) == (3, (5,))
 
@@ -246,7 +245,7 @@ def test_placing_group_by_group_is_placing_row_by_row(counts: list[int], *, pad:
     assert (by_row == by_group).all()
 
 
-def test_padding() -> None:
+def test_padding_depends_on_counts_alone() -> None:
     def shape(counts: list[int], capacity: int) -> list[tuple[int, int]]:
         return [(block.start, block.chunks) for block in place(np.array(counts), capacity, pad=True).blocks]
 

@@ -32,8 +32,8 @@ def words_of(values: list[int], limit: int) -> np.ndarray:
 
 def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt: float = 0.0) -> GroupTotals:
     """What comes back where services only add; `salt` is the share of the allowed noise in every coefficient."""
-    encoded = encode(packing, values)
-    totals = GroupTotals(packing, encoded.scales)
+    plaintexts, scales = encode(packing, values)
+    totals = GroupTotals(packing, scales)
     covered = 0
     for part in packing.ranges(streams):
         assert part.start == covered
@@ -41,8 +41,8 @@ def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt:
         assert part.stop - part.start <= limits.MAX_REQUEST_CHUNKS
         assert len(part.runs) <= limits.MAX_REQUEST_SUMS
         for piece in part.runs:
-            result = encoded.plaintexts[piece.start : piece.stop].sum(axis=0)
-            exact = [sum(int(v) for v in column) for column in encoded.plaintexts[piece.start : piece.stop].T[:50]]
+            result = plaintexts[piece.start : piece.stop].sum(axis=0)
+            exact = [sum(int(v) for v in column) for column in plaintexts[piece.start : piece.stop].T[:50]]
             assert list(result[:50]) == exact  # int64 did not wrap
             assert np.abs(result).max() <= 2**CAPACITY
             sign = np.where(np.arange(len(result)) % 2, 1, -1)

@@ -168,7 +168,7 @@ def test_answers_are_duckdbs(
     where=st.none() | st.sampled_from(["i > 0", "f = f", "t IS NULL", "f < 1 OR i IS NULL"]),
 )
 @pytest.mark.slow
-def test_any_values(
+def test_any_values_come_back(
     tmp_path: Path, values: list[tuple[float | None, str | None, int | None]], keys: list[str], where: str | None
 ) -> None:
     path = tmp_path / "any.parquet"

@@ -123,7 +123,9 @@ def columns(draw: st.DrawFn) -> Column:
 
 @settings(max_examples=25 * FACTOR, deadline=None)
 @given(st.lists(columns(), min_size=1, max_size=5, unique_by=lambda column: column.name.lower()), st.data())
-def test_round_trip(tmp_path_factory: pytest.TempPathFactory, parts: list[Column], data: st.DataObject) -> None:
+def test_a_schema_that_was_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[Column], data: st.DataObject
+) -> None:
     tokens = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=3).map(tuple)
     dialect = CsvDialect(
         delimiter=data.draw(st.sampled_from(",;\t|")),
@@ -268,7 +270,7 @@ PROPOSES: dict[str, tuple[str | bytes, dict[str, Any], list[str], int]] = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PROPOSES)
 @pytest.mark.filterwarnings("ignore:.* is called:cleave.CleaveWarning")
-def test_proposes(case: str, tmp_path: Path) -> None:
+def test_kinds_and_types_are_proposed(case: str, tmp_path: Path) -> None:
     content, dialect, types, rows = PROPOSES[case]
     path = tmp_path / "t.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -67,7 +67,7 @@ def plan(sql: str, t: Schema, table: str = "t") -> LocalPlan:
         "SELECT sum(age) FROM t; -- all of it",
     ],
 )
-def test_is_answered_here(sql: str, t: Schema) -> None:
+def test_a_query_that_no_service_can_answer_is_answered_here(sql: str, t: Schema) -> None:
     made = plan_query(sql, t, "t", others={"wards": WARDS})
     if isinstance(made, LocalPlan):
         assert made.statement.text == sql
@@ -141,7 +141,7 @@ def test_is_answered_here(sql: str, t: Schema) -> None:
         ("SELECT FROM WHERE", "syntax error"),
     ],
 )
-def test_is_refused(sql: str, reason: str, t: Schema) -> None:
+def test_a_query_that_nobody_can_answer_is_refused(sql: str, reason: str, t: Schema) -> None:
     with pytest.raises(QueryRefused) as refused:
         plan_query(sql, t, "t", others={"wards": WARDS})
     assert reason in refused.value.message

@@ -142,7 +142,7 @@ READS: dict[str, tuple[str | bytes, Schema, Rows]] = {
 
 
 @pytest.mark.parametrize("case", READS)
-def test_reads(case: str, tmp_path: Path) -> None:
+def test_a_value_is_read_as_its_type(case: str, tmp_path: Path) -> None:
     content, given, expected = READS[case]
     assert rows_of(write(tmp_path, content), given) == expected
 
@@ -331,7 +331,7 @@ REFUSES: dict[str, tuple[str | bytes, Schema, str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSES)
-def test_refuses(case: str, tmp_path: Path) -> None:
+def test_a_value_of_another_type_is_refused(case: str, tmp_path: Path) -> None:
     content, given, place, problem = REFUSES[case]
     with pytest.raises(InputError) as caught:
         open_table(write(tmp_path, content), given)
@@ -427,7 +427,7 @@ def test_missing_file_directory_and_pipe(tmp_path: Path) -> None:
             open_table(tmp_path / name, schema(AB))
 
 
-def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "a,b\n1,x\n")
 
     def denied(*_: object, **__: object) -> None:

@@ -31,7 +31,7 @@ from cleave_shared.errors import InputError, stack_level
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Data
-    from cleave.ask.plan import Plan as QueryPlanned
+    from cleave.ask.plan import AnswerPlan
     from cleave.ask.session import Session
     from cleave.sql.read import Statement
 
@@ -170,7 +170,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 def ask(session: Session, question: str | Statement, asking: Asking, started: float) -> Result:
     """Answer one question over an open session. If the answer leaves something undecided, warn at the caller's line."""
 
-    def prepare(plan: QueryPlanned) -> None:
+    def prepare(plan: AnswerPlan) -> None:
         if session.source.asks_embedded and not plan.sends_nothing:
             prepare_embedded()  # takes its time in the background, while the table is read
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from cleave.finish import ResultTable
 from cleave.finish.result import loaded, records
 from cleave.shown.answer import answer_text, cells, footer
-from cleave.sql.plan import Cut, Source
+from cleave.sql.plan import Cut, FigureSource
 from cleave.table.types import ZONED
 from cleave.text import figures
 from cleave.text.printable import printable
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ask.question import Result as Answer
-    from cleave.ask.question import Usage
+    from cleave.ask.question import Answer, Usage
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {
@@ -60,7 +59,7 @@ class Result:
         return tuple(self._table.types)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[FigureSource, ...]:
         return tuple(self._table.source(place) for place in range(len(self.columns)))
 
     @property

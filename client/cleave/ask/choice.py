@@ -13,13 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
-from cleave.ask.plan import Considered, Plan
+from cleave.ask.plan import AnswerPlan, Considered
 from cleave.ask.way import Lesson, Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
-from cleave.ask.ways.plain import Plain
-from cleave.ask.ways.rows import Rows
-from cleave.ask.ways.scan import Scan
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.plain import PlainWay
+from cleave.ask.ways.rows import RowsWay
+from cleave.ask.ways.scan import ScanWay
+from cleave.ask.ways.totals import TotalsWay
 from cleave.disclosure.counting import why_rows
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import scheme_of
@@ -31,7 +31,7 @@ from cleave.sums.needs import NoSums
 from cleave.text.quantities import sized
 from cleave_shared.errors import QueryRefused
 
-WAYS: Sequence[type[StoredWay]] = (Totals, Plain, Rows, Scan)  # what reveals least comes first
+WAYS: Sequence[type[StoredWay]] = (TotalsWay, PlainWay, RowsWay, ScanWay)  # what reveals least comes first
 FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one question
 _NO_TOTALS = "none are kept of it"
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
@@ -50,7 +50,7 @@ class _Candidate:
     `barrier` says why the plan may not be chosen; "" if it may.
     """
 
-    plan: Plan
+    plan: AnswerPlan
     barrier: str
     rank: int
     size: int
@@ -81,7 +81,7 @@ class Chooser:
 
     site: Site
 
-    def chosen(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def chosen(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Return the plan to use.
 
         Raises QueryRefused, and any error of reading the cell list or the indexes.
@@ -104,12 +104,12 @@ class Chooser:
                 raise self._refused(choosing, barred)
             return best.plan
 
-    def counted(self, plan: Plan, counting: Counting) -> Plan:
+    def counted(self, plan: AnswerPlan, counting: Counting) -> AnswerPlan:
         """Return the plan that answers the same question under a threshold, counting by `counting`.
 
         Raises QueryRefused, and any error of reading the indexes.
         """
-        by_cells = [way for way in plan.ways if isinstance(way, Totals)]
+        by_cells = [way for way in plan.ways if isinstance(way, TotalsWay)]
         why = why_rows(plan.cut_up, counting)
         if not why and len(by_cells) == len(plan.ways):
             counting = replace(counting, reason=_BY_CONTRIBUTOR)
@@ -124,12 +124,12 @@ class Chooser:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
         with closing(self._planner(plan.statement)) as planner:
             cut = planner.cut(NoSums(why), cloud_only=False, apart=True).counted_by(counting)
-        rows = replace(plan, cut=cut, ways=(Rows(cut),))
+        rows = replace(plan, cut=cut, ways=(RowsWay(cut),))
         if self._candidate(rows, pad=False).barrier:
             raise over_limit(rows.fetched(self.site), self.site.fetch_limit, "ask without a minimum group size")
         return rows
 
-    def plans(self, statement: Statement) -> list[Plan]:
+    def plans(self, statement: Statement) -> list[AnswerPlan]:
         """Return every plan that can answer `statement`, the one that reveals least first, however much it reads.
 
         Raises QueryRefused.
@@ -138,7 +138,7 @@ class Chooser:
             choosing = Choosing(self.site, planner, WAYS, cloud_only=False)
             return [each for kind in WAYS for each in kind.plans(choosing)]
 
-    def considered(self, plan: Plan, *, pad: bool) -> list[Considered]:
+    def considered(self, plan: AnswerPlan, *, pad: bool) -> list[Considered]:
         """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""
         if (sums := plan.cut.sums()) is not None and sums.counting is not None:
             return self._counting(plan, sums.counting, pad=pad)
@@ -150,15 +150,15 @@ class Chooser:
         rival = min(others, key=lambda each: (each.rank > mine.rank, bool(each.barrier), each.key), default=None)
         considered = [self._considered(mine, rival, pad=pad, taken=True)]
         considered += [self._considered(each, mine, pad=pad, taken=False) for each in others]
-        if not any(each.name.startswith(Totals.name) for each in considered):
-            considered.append(Considered(Totals.name, None, False, plan.cut.reason or _NO_TOTALS))
+        if not any(each.name.startswith(TotalsWay.name) for each in considered):
+            considered.append(Considered(TotalsWay.name, None, False, plan.cut.reason or _NO_TOTALS))
         return considered
 
-    def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
+    def _counting(self, plan: AnswerPlan, counting: Counting, *, pad: bool) -> list[Considered]:
         """List the ways under a threshold, which leaves no choice."""
         why = counting.reason
         taken = replace(self._considered(self._candidate(plan, pad=pad), None, pad=pad, taken=True), reason=why)
-        others = [] if plan.name == Totals.name else [Considered(Totals.name, None, False, why)]
+        others = [] if plan.name == TotalsWay.name else [Considered(TotalsWay.name, None, False, why)]
         return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
@@ -173,7 +173,7 @@ class Chooser:
     def _candidates(self, kind: type[StoredWay], choosing: Choosing, *, pad: bool = False) -> Iterator[_Candidate]:
         return (self._candidate(each, pad=pad) for each in kind.plans(choosing))
 
-    def _candidate(self, plan: Plan, *, pad: bool) -> _Candidate:
+    def _candidate(self, plan: AnswerPlan, *, pad: bool) -> _Candidate:
         work = [(each, each.work(self.site, pad=pad).bytes) for each in plan.ways]
         barrier = ""
         if plan.cloud_only and plan.fetches:
@@ -196,7 +196,9 @@ class Chooser:
         return over_limit(barred[0].plan.fetched(self.site), self.site.fetch_limit, how)
 
 
-def describe_stored(site: Site, plan: Plan, considered: Sequence[Considered] = (), *, pad: bool = False) -> Description:
+def describe_stored(
+    site: Site, plan: AnswerPlan, considered: Sequence[Considered] = (), *, pad: bool = False
+) -> Description:
     """Describe a plan over stored tables.
 
     This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.

@@ -26,6 +26,10 @@ class ColumnFate:
     destination: Destination
     bytes: int
 
+    @classmethod
+    def of(cls, column: Column, use: Use) -> ColumnFate:
+        return cls(column.name, str(column.kind), column.type, use.text, use.destination, use.bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class EncryptedColumn:
@@ -49,6 +53,18 @@ class Parameters:
     capacity_bits: int
     lanes: int
     keys_uploaded: int
+
+    @classmethod
+    def of(cls, profile: Profile, lanes: int) -> Parameters:
+        return cls(
+            name=profile.name,
+            degree=profile.degree,
+            modulus_bits=sum(profile.prime_bits),
+            security_bits=min(profile.estimated_bits),
+            capacity_bits=profile.capacity_bits,
+            lanes=lanes,
+            keys_uploaded=0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +136,13 @@ def description(
     `uses` says how each column is used, and `unread` applies to all others. `lanes` is the number of encrypted numbers
     of a row, or of objects read. `facts` are members of Description that only the source knows.
     """
-
-    def fate(column: Column) -> ColumnFate:
-        use = uses.get(column.name, Use(unread))
-        return ColumnFate(column.name, str(column.kind), column.type, use.text, use.destination, use.bytes)
-
     return Description(
         table=table,
         rows=rows,
         local=cut.computed_here,
         hint=cut.hint,
-        columns=tuple(fate(each) for each in columns),
-        profile=Parameters(
-            name=profile.name,
-            degree=profile.degree,
-            modulus_bits=sum(profile.prime_bits),
-            security_bits=min(profile.estimated_bits),
-            capacity_bits=profile.capacity_bits,
-            lanes=lanes,
-            keys_uploaded=0,
-        )
-        if profile
-        else None,
+        columns=tuple(ColumnFate.of(each, uses.get(each.name, Use(unread))) for each in columns),
+        profile=Parameters.of(profile, lanes) if profile else None,
         sets=cut.set_count,
         **facts,
     )

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from cleave.ask.options import Access
-from cleave.ask.plan import Plan
-from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, Question, Usage
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.source import Source
-from cleave.ask.way import Cost, Setting
-from cleave.ask.ways.file import File, FilePlace, unasked
+from cleave.ask.way import Cost, WayContext
+from cleave.ask.ways.file import FilePlace, FileWay, unasked
 from cleave.deadline import Deadline, Stopped
 from cleave.files import names_file
 from cleave.table.functions import TODAY
@@ -63,28 +63,28 @@ class FileSource(Source):
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
-        self._plans: dict[tuple[str, str, bool], Plan] = {}  # the one asked for last comes last
+        self._plans: dict[tuple[str, str, bool], AnswerPlan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
         return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
 
-    def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - whatever it is
+    def privacy(self, plan: AnswerPlan) -> Privacy:  # noqa: ARG002 - whatever it is
         return self._lazy.schema.privacy
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         if (whole := plan.cut.whole()) is None:
             return plan  # its rows are counted when they are split
         from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
 
         tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
         cut = under_threshold(whole, tables)
-        return replace(plan, cut=cut, ways=(File(cut),))
+        return replace(plan, cut=cut, ways=(FileWay(cut),))
 
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Plan a question, or reuse the plan of an earlier identical one unless it reads the clock."""
         tree = json.dumps(statement.tree)  # which holds the values of parameters
         query = (statement.text, tree, cloud_only)
@@ -95,15 +95,15 @@ class FileSource(Source):
                 del self._plans[next(iter(self._plans))]
         return plan
 
-    def _planned(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def _planned(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         others = {each.name: each.schema for each in self._others}
         from cleave.sql.planner import Planner  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
 
         with contextlib.closing(Planner(statement, self._lazy.schema, self.name, others)) as planner:
             cut = planner.plan(cloud_only=cloud_only)
-        return Plan(cut, (File(cut),), cloud_only=cloud_only)
+        return AnswerPlan(cut, (FileWay(cut),), cloud_only=cloud_only)
 
-    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:
+    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
         return describe_file(self._place(progress), plan, options)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
@@ -117,16 +117,16 @@ class FileSource(Source):
                 self.read(progress)
 
     @contextlib.contextmanager
-    def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
+    def load(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[Loaded]:
         table = self.read(question.progress)
         yield Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
-    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
+    def sums(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[GroupSums]:
         """Compute the sums. After an answer that fails a check, the source makes a new key."""
         (way,) = plan.ways
         try:
-            yield way.answer(Setting(self._place(question.progress), question))
+            yield way.answer(WayContext(self._place(question.progress), question))
         except CheckFailed:
             self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
             raise
@@ -176,7 +176,7 @@ class FileSource(Source):
 
 
 def describe_file(
-    place: FilePlace, plan: Plan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+    place: FilePlace, plan: AnswerPlan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
 ) -> Description:
     """Describe the plan.
 

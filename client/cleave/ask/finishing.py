@@ -1,4 +1,4 @@
-"""Finish a question: the answers of its parts become a Result, or DuckDB on this machine answers all of it."""
+"""Finish a question: the answers of its parts become a Answer, or DuckDB on this machine answers all of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Question, Result
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import Answer, GroupSums, RunningQuestion
 from cleave.ask.source import Source
 from cleave.finish import ResultTable, finish
 from cleave.finish.finish import uncollected
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
 
 
-def finished(sums: GroupSums, question: Question) -> Result:
+def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
     """Finish the answer to a question that was divided. Raises CheckFailed if two sources report different groups."""
     cut, least = sums.cut, question.options.min_group
     with question.clock.stage("finish"), uncollected():
@@ -62,10 +62,10 @@ def finished(sums: GroupSums, question: Question) -> Result:
     else:
         selected = None if usage.rows is None else sum(groups.counts)  # of a noisy release nobody knows
         usage = replace(usage, selected_rows=selected, groups=len(groups.keys))
-    return Result(result, sums.checks, usage, question.clock.seconds)
+    return Answer(result, sums.checks, usage, question.clock.seconds)
 
 
-def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Question) -> Result:
+def finished_whole(source: Source, plan: AnswerPlan, whole: LocalPlan, question: RunningQuestion) -> Answer:
     """Let DuckDB on this machine answer a whole question over the rows that `source` loads.
 
     Raises QueryRefused if a minimum group size applies, InputError if the rows do not allow the computation, OutOfTime
@@ -97,10 +97,10 @@ def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Quest
             bounds=[[0.0 if each else None for each in exact] for _ in rows],
             exact=[[True if each else None for each in exact] for _ in rows],
         )
-        return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
+        return Answer(result, loaded.checks, loaded.usage(), question.clock.seconds)
 
 
-def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Question) -> Result:
+def _finished_join(source: Source, plan: AnswerPlan, whole: JoinPlan, question: RunningQuestion) -> Answer:
     """Answer a question over a join in which a minimum group size counts the people."""
     with source.load(plan, question) as loaded, ExitStack() as stack:
         stack.callback(whole.join.drop, loaded.table)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AnswerPlan:
     """How to answer a question.
 
     `cut` is the question divided into parts, or one that DuckDB answers here as a whole, and `ways` has a way for each

@@ -43,6 +43,20 @@ class _Rights:
     key: bytes
     floor: int
 
+    def require(self, head: TableHead, location: str) -> None:
+        """Raises InputError for the head of another table, CheckFailed for one that is older than the bundle."""
+        if head.table_id != self.bundle.table_id:
+            raise InputError(
+                f"{location}: another table has this name now", hint="ask its owner for: cleave reader add"
+            )
+        if head.log.count < self.floor:
+            raise CheckFailed(
+                "stored",
+                f"{location}: shows an older state of a table: its log has {counted(head.log.count, 'record')}, and "
+                f"its owner states at least {self.floor:,}",
+                hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
+            )
+
 
 class ReaderTables(Newest):
     """Tables that the holder of `key` reads columns of."""
@@ -137,17 +151,7 @@ class ReaderTables(Newest):
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:
         rights, location = self._by_tag[tag], self.stores.sensitive.location
-        if head.table_id != rights.bundle.table_id:
-            raise InputError(
-                f"{location}: another table has this name now", hint="ask its owner for: cleave reader add"
-            )
-        if head.log.count < rights.floor:
-            raise CheckFailed(
-                "stored",
-                f"{location}: shows an older state of a table: its log has {counted(head.log.count, 'record')}, and "
-                f"its owner states at least {rights.floor:,}",
-                hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
-            )
+        rights.require(head, location)
         if head.views is None or head.views.bytes > MOST_PLACES:
             which = None
         else:

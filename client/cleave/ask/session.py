@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cleave.ask.options import LONGEST_TIMEOUT
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.pointing import point
-from cleave.ask.question import DEFAULTS, Clock, Options, Question, Result
+from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestion
 from cleave.ask.source import AskedBy, Source
 from cleave.deadline import Deadline
 from cleave.table.blaming import WrongConstant
@@ -103,7 +103,7 @@ class Session:
 
         return on_newest(on_version, begins_again)
 
-    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
+    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> AnswerPlan:
         """Decide which way answers each output. This reads no rows and sends nothing.
 
         `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, InputError if `question` is
@@ -134,21 +134,21 @@ class Session:
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return self._run(lambda _: self.source.asked_by(name))
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return self._run(lambda _: self.source.under_threshold(plan))
 
-    def ways(self, question: str | Statement) -> Sequence[Plan]:
+    def ways(self, question: str | Statement) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         statement = _read(question)
         return self._run(lambda _: self.source.ways(statement))
 
-    def describe(self, plan: Plan, options: Options | None = None) -> Description:
+    def describe(self, plan: AnswerPlan, options: Options | None = None) -> Description:
         """Describe what the query would send, read and reveal. Raises InputError, QueryRefused."""
         with self._bars() as progress:
             return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
 
-    def _described(self, plan: Plan, options: Options, progress: Progress) -> Description:
+    def _described(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
         description = self.source.describe(plan, options, progress)
         if not options.min_group:
             return description
@@ -160,13 +160,13 @@ class Session:
 
     def ask(
         self,
-        plan: Plan,
+        plan: AnswerPlan,
         options: Options | None = None,
         seconds: float | None = None,
         *,
         strict: bool = False,
         spent: float = 0.0,
-    ) -> Result:
+    ) -> Answer:
         """Answer `plan`.
 
         Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
@@ -198,14 +198,14 @@ class Session:
         *,
         cloud_only: bool = False,
         strict: bool = False,
-        planned: Callable[[Plan], None] = lambda _: None,
-    ) -> tuple[Plan, Result]:
+        planned: Callable[[AnswerPlan], None] = lambda _: None,
+    ) -> tuple[AnswerPlan, Answer]:
         """Plan a question and answer it, as `plan` and `ask` do. If others replace a table in between by one that the
         plan does not fit, it is planned again. `planned` gets each plan.
         """
         spent = 0.0
 
-        def asked() -> tuple[Plan, Result]:
+        def asked() -> tuple[AnswerPlan, Answer]:
             nonlocal spent
             plan = self.plan(question, cloud_only=cloud_only)
             planned(plan)
@@ -216,10 +216,10 @@ class Session:
 
         return self.source.on_newest(asked)
 
-    def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
+    def _answer(self, plan: AnswerPlan, options: Options | None, deadline: Deadline) -> Answer:
         plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
-            question = Question(guarded, progress, deadline, Clock())
+            question = RunningQuestion(guarded, progress, deadline, Clock())
             if (whole := plan.cut.whole()) is not None:
                 from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
 
@@ -229,7 +229,7 @@ class Session:
 
                 return finished(sums, question)
 
-    def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
+    def _guarded(self, plan: AnswerPlan, options: Options | None) -> tuple[AnswerPlan, Options]:
         """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
 
         The plan counts what that size requires. Raises QueryRefused for a smaller size than the source's without `yes`.
@@ -245,7 +245,7 @@ class Session:
             return plan, replace(chosen, min_group=0)
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
-    def _log_smaller(self, plan: Plan, options: Options) -> None:
+    def _log_smaller(self, plan: AnswerPlan, options: Options) -> None:
         """Record an answer with smaller groups than a table allows in that table's log."""
         if options.min_group and options.yes and not options.logged:
             self.source.log_smaller(plan, options.min_group)
@@ -260,7 +260,7 @@ class Session:
         deadline.check()
         return self.source.run(lambda: work(deadline), deadline)
 
-    def stop_job(self, plan: Plan) -> bool:
+    def stop_job(self, plan: AnswerPlan) -> bool:
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         return self._run(lambda _: self.source.stop_job(plan))
 

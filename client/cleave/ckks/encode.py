@@ -46,12 +46,8 @@ class Scale:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """`plaintexts` (chunks, N) and the scale of each column."""
-
-    plaintexts: NDArray[np.int64]
-    scales: tuple[Scale, ...]
+Encoded = tuple[NDArray[np.int64], tuple[Scale, ...]]
+"""Plaintexts (chunks, N), and the scale of each column."""
 
 
 def encode(packing: Packing, values: _ColumnValues) -> Encoded:
@@ -69,7 +65,7 @@ def encode(packing: Packing, values: _ColumnValues) -> Encoded:
         places, coefficients = placement.places(packing.profile.degree), plaintexts.reshape(-1)
         for lane, column in lanes:
             coefficients[lane * placement.capacity :][places] = column
-    return Encoded(plaintexts, scales)
+    return plaintexts, scales
 
 
 def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:

@@ -64,12 +64,20 @@ class NarrowField:
     field: Field
     exponent: int
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (self.field,)
+
 
 @dataclass(frozen=True, slots=True)
 class WideLane:
     """A real column with a lane of its own."""
 
     lane: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return ()
 
 
 ColumnLayout = ExactFields | NarrowField | WideLane
@@ -89,12 +97,12 @@ class Layout:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """The fields of all columns, column by column."""
-        return tuple(field for place in self.by_column for field in fields_of(place))
+        return tuple(field for place in self.by_column for field in place.fields)
 
     @cached_property
     def first_fields(self) -> tuple[int, ...]:
         """Index in `fields` of each column's first field."""
-        return tuple(itertools.accumulate((len(fields_of(place)) for place in self.by_column[:-1]), initial=0))
+        return tuple(itertools.accumulate((len(place.fields) for place in self.by_column[:-1]), initial=0))
 
     @cached_property
     def numbers_by_lane(self) -> tuple[tuple[int, ...], ...]:
@@ -103,12 +111,6 @@ class Layout:
         for number, field in enumerate(self.fields):
             numbers[field.lane].append(number)
         return tuple(map(tuple, numbers))
-
-
-def fields_of(place: ColumnLayout) -> tuple[Field, ...]:
-    if isinstance(place, ExactFields):
-        return place.fields
-    return (place.field,) if isinstance(place, NarrowField) else ()
 
 
 def noise(terms: int) -> float:
@@ -139,7 +141,7 @@ def _lay_out(columns: Sequence[ColumnType], window: int, capacity_bits: int, tol
         )
     used: list[int] = []
     placed = {}
-    waiting = [field for place in places for field in fields_of(place)]
+    waiting = [field for place in places for field in place.fields]
     least = min((field.width for field in waiting), default=0)
     full = 0  # number of full lanes, which are the first ones
     for number in sorted(range(len(waiting)), key=lambda i: -waiting[i].width):  # first fit, widest first

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleave.cli import console
-from cleave.cli.group import ANYWHERE, Command, Group, Settings, Subgroup
+from cleave.cli.group import ANYWHERE, CliCommand, CommandLine, Settings, Subgroup
 from cleave.cli.options import flag, with_options
 from cleave.names import COMMANDS, GROUPS
 from cleave_shared.version import VERSION
@@ -46,7 +46,7 @@ def create_cli(
     command's name, only that command is made: typer takes 30 ms for all.
     """
     app = typer.Typer(
-        cls=Group,
+        cls=CommandLine,
         help=HELP,
         epilog=EPILOG,
         pretty_exceptions_enable=False,
@@ -88,7 +88,7 @@ def create_cli(
 
 def _add(app: typer.Typer, target: str, name: str) -> None:
     module, _, function = target.partition(":")
-    app.command(name, cls=Command)(with_options(getattr(import_module(module), function)))
+    app.command(name, cls=CliCommand)(with_options(getattr(import_module(module), function)))
 
 
 def _show_version(wanted: bool) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cleave.models.pca import Components
     from cleave.models.survival import Survival
 
-TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
+_TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
 FormulaWords = Annotated[
     list[str],
     argument("FILE... | NAME FORMULA", "CSV, Parquet, JSON or Excel files, or a stored table; then the formula."),
@@ -107,7 +107,7 @@ def pca(
 def survival(
     ctx: typer.Context,
     modelling: Modelling,
-    words: TableWords,
+    words: _TableWords,
     time: Annotated[str, flag("--time COLUMN", "Column of times, from each one's start.")],
     event: Annotated[str, flag("--event COLUMN", "Column that is true or 1 if the event happened at that time.")],
     by: Annotated[str | None, flag("--by COLUMN", "Compare the groups of this column.")] = None,

@@ -52,7 +52,7 @@ def flag_of(options: type, name: str) -> Any:
 
 Name = Annotated[str, argument("NAME", "The stored table.")]
 Json = Annotated[bool, flag("--json", "Print JSON.")]
-Output = Annotated[Path, flag("-o, --output FILE", "Where to write it.")]
+OutputFile = Annotated[Path, flag("-o, --output FILE", "Where to write it.")]
 Files = Annotated[
     list[str],
     argument(
@@ -119,7 +119,7 @@ def refuse_options(options: type, given: Mapping[str, Any], taken: type, what: s
 
 _LONGEST = 1_000_000  # bytes of SQL; the services accept much less
 
-Words = Annotated[
+QueryWords = Annotated[
     list[str] | None,
     argument(
         "[FILE... | NAME] [SQL]",

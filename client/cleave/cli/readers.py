@@ -13,7 +13,7 @@ import cleave
 from cleave.ask.opening import access_of, kms_of, open_limited, opened, require_reader_alone
 from cleave.ask.options import Opening, Place
 from cleave.cli import console
-from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, create
+from cleave.cli.key import AwsProfile, KmsKey, NoPassphrase, PassphraseFd, create
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded, require_target
 from cleave.text.printable import printable
@@ -31,7 +31,7 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
     kms: KmsKey = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Create a key that owners can open columns to.
 

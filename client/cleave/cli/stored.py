@@ -24,7 +24,7 @@ from cleave.ask.options import (
     Updating,
 )
 from cleave.cli import console
-from cleave.cli.options import Files, Json, Name, Output, argument, flag, refuse_options
+from cleave.cli.options import Files, Json, Name, OutputFile, argument, flag, refuse_options
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading
@@ -144,7 +144,7 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
     ctx.obj.say(f"{counted(len(records), 'record')}, none missing or changed")
 
 
-def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:
+def pull(ctx: typer.Context, name: Name, output: OutputFile, options: Pulling) -> None:
     """Decrypt a stored table into a CSV or Parquet file.
 
     The ending of its name sets the format. Rows have the order in which they were put.

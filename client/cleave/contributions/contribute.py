@@ -27,8 +27,8 @@ from cleave.store.columns import sealed_column
 from cleave.store.contribution import (
     ContributedSegment,
     ContributionHead,
+    Digest,
     Entry,
-    Key,
     PartManifest,
     context_of,
     dump_head,
@@ -112,7 +112,7 @@ class ContributionDraft(Draft):
     """Draft of a contribution. `part`: the id of the part that is being written."""
 
     part: Hex
-    key: Key
+    key: Digest
     columns: tuple[SealedColumn, ...]
     steps: tuple[ContributionStep, ...]
 

@@ -21,7 +21,7 @@ from cleave.finish.groups import GroupTable, uncomputed
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
 from cleave.finish.values import NULL, UNKNOWN, Atom, Computed, Value, atom_of, combine, either, gather, value_of
-from cleave.sql.nodes import Case, Cast, Column, Constant, Node, write, write_ordered
+from cleave.sql.nodes import Case, Cast, ColumnRef, Constant, Node, write, write_ordered
 from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.read import expressions_of, orderings_of
 from cleave.table.types import FLOATS, is_integer, is_shown_as_it_is
@@ -58,7 +58,7 @@ class _Interpreter:
         return [values[row] for row in rows]
 
     def _fresh(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             return self._column(node, rows)
         if self._shapes.is_plain_decision(node):
             return self._of_duckdb(node, rows)
@@ -77,7 +77,7 @@ class _Interpreter:
 
     # what DuckDB answers
 
-    def _column(self, node: Column, rows: Sequence[int]) -> list[Value]:
+    def _column(self, node: ColumnRef, rows: Sequence[int]) -> list[Value]:
         certified = self._certified.get(node.name)
         return [certified[row] for row in rows] if certified is not None else self._of_duckdb(node, rows)
 

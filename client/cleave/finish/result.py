@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from cleave.sql.plan import Output, Source
+from cleave.sql.plan import FigureSource, Output
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.reading import unique_names
 from cleave.text import figures
@@ -77,7 +77,7 @@ class ResultTable:
     def is_hidden(self, row: int, column: int) -> bool:
         return bool(self.hidden) and self.hidden[row][column]
 
-    def source(self, column: int) -> Source:
+    def source(self, column: int) -> FigureSource:
         """Where a column's figures come from; "hidden" if all are hidden."""
         rows = len(self.rows)
         all_hidden = rows and all(self.is_hidden(row, column) for row in range(rows))

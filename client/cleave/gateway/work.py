@@ -59,8 +59,8 @@ from cleave_shared.exhaustion import exhausted, is_met, is_spent
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.ask.plan import Plan
-    from cleave.ask.question import Result
+    from cleave.ask.plan import AnswerPlan
+    from cleave.ask.question import Answer
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
     from cleave.ask.stored import StoredSource
@@ -261,7 +261,7 @@ def _answered_of(
     plan, least = planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client learns the columns before there are values
 
-    def columns(plan: Plan) -> Records:
+    def columns(plan: AnswerPlan) -> Records:
         shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
         return Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
 
@@ -501,14 +501,14 @@ def _arrow(held: Records) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _hidden(result: Result) -> list[float | None]:
+def _hidden(result: Answer) -> list[float | None]:
     """Facts of an answer for the log: hidden groups, hidden figures, bytes read, seconds. The user may not see them."""
     usage = result.usage
     groups = (usage.suppressed_groups or 0) + (usage.withheld_groups or 0)
     return [groups, usage.hidden_figures, usage.bytes_read, round(sum(result.timings.values()), 3)]
 
 
-def _warnings(result: Result, note: str = "") -> list[str]:
+def _warnings(result: Answer, note: str = "") -> list[str]:
     """The largest bound of each inexact column, hidden groups, and open decisions.
 
     With a `note` on hidden groups, nothing here depends on rows that are not in the answer.

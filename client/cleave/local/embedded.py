@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cleave.transport.base import EmbeddedService, Transport
     from cleave_services.links import Links
-    from cleave_services.operations import Service as Application
+    from cleave_services.operations import ServiceHandler
     from cleave_shared.wire import Body
 
 
@@ -51,7 +51,7 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
 
         return Links(stores)
 
-    def service(application: Application, prepare: Callable[[], None] = lambda: None) -> EmbeddedService:
+    def service(application: ServiceHandler, prepare: Callable[[], None] = lambda: None) -> EmbeddedService:
         def call(path: str, body: Body, kind: str) -> Response:
             prepare()
             reply = application.call(path, body, kind, links)

@@ -67,7 +67,7 @@ def serve(
     listener, shown = listen(host, port), in_url(host)
     hosts = frozenset(each.lower() for each in (host, *names))
     application: ASGIApp = Limits(
-        Pages(Router(services), services),
+        _Pages(Router(services), services),
         problem=problem,
         most_body=max(limits.MAX_BODY_BYTES, limits.MAX_JSON_BYTES),
         user_of=_user_of,
@@ -125,7 +125,7 @@ _POLICY = {
 }
 
 
-class Pages:
+class _Pages:
     """Answers GET of its own paths, and passes other requests on."""
 
     def __init__(self, application: ASGIApp, services: Mapping[str, Application]) -> None:

@@ -62,6 +62,12 @@ class Alteration:
     by: Sequence[str] | None = None
     entity: Sequence[str] = ()
 
+    @property
+    def request(self) -> list[list[str]]:
+        """What a draft of this change is found by."""
+        request = [list(each or ()) for each in (self.widen, self.add, self.rename, self.drop, self.by)]
+        return [*request, list(self.entity)] if self.entity else request
+
 
 @change(Altering, after=CONTINUES)
 def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
@@ -91,15 +97,13 @@ def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progr
     """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
     rows will be released.
     """
-    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
-    request += [list(wanted.entity)] if wanted.entity else []
 
     def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(name)
         return _planned(tables, name, base, wanted, stack, warn)
 
-    return make(tables, name, Change("alter", request, plan), progress).opened
+    return make(tables, name, Change("alter", wanted.request, plan), progress).opened
 
 
 def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> ChangePlan:

@@ -20,8 +20,7 @@ from cleave.aggregates.base import UNIT
 from cleave.models.design import DesignColumn
 from cleave.models.sums import KeyedGroup, ModelSums, Total
 from cleave.sql.aligned import aligned, product
-from cleave.sql.nodes import Column as Named
-from cleave.sql.nodes import write
+from cleave.sql.nodes import ColumnRef, write
 from cleave.sql.ranges import range_of_type
 from cleave.sql.read import expression_of
 from cleave.table.duck import identifier
@@ -108,7 +107,7 @@ class ProductTotal:
         text = product(self.columns) or ""
         if self.is_square:
             column = expression_of(aligned(identifier(self.columns[0].name), self.nullable))
-            return write(expression_of(text).replaced(lambda node: column if isinstance(node, Named) else None))
+            return write(expression_of(text).replaced(lambda node: column if isinstance(node, ColumnRef) else None))
         return aligned(text, self.nullable)
 
     def _remainder(self, prime: int) -> str:

@@ -30,7 +30,7 @@ from cleave_shared.errors import NotComputable, QueryRefused, SumOverflows, Unde
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Asking
-    from cleave.ask.question import Result, Usage
+    from cleave.ask.question import Answer, Usage
     from cleave.ask.session import Session
     from cleave.finish import ResultTable
     from cleave.table.schema import Schema
@@ -108,7 +108,7 @@ class ModelSums:
         self._asking = asking
         self._options = question_options(asking)
         self.table = table or session.name
-        self.answers: list[Result] = []
+        self.answers: list[Answer] = []
         self.seen: list[Description] = []
         self.seconds = 0.0
         self._spent = spent

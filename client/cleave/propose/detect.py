@@ -128,7 +128,7 @@ def _by_name(facts: ColumnFacts, said: frozenset[str]) -> Proposal | None:
                 continue
             if is_free_text and name != "address":
                 break
-            kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
+            kind = topic.kind(facts.type)
             label = "care or death" if name == "care" and facts.type not in TIMES else topic.label
             return Proposal(kind, f"name says: {label}")
     if is_free_text:
@@ -277,6 +277,10 @@ class Topic:
     number: Kind
     text: Kind
     words: frozenset[str]
+
+    def kind(self, type_: str) -> Kind:
+        """The kind that a column of this type should have."""
+        return self.number if is_number(type_) or type_ == "BOOLEAN" else self.text
 
 
 TOPICS = {

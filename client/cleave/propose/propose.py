@@ -51,6 +51,12 @@ class Examined:
     changed: tuple[str, str] | None
     choices: Mapping[Kind, Column]
 
+    @property
+    def figures(self) -> str:
+        """Counts and lengths, without a value."""
+        lengths = f"{self.average_length:.1f} characters on average, {self.longest:,} at most"
+        return f"{self.distinct:,} different, {self.nulls:,} NULL; {lengths}"
+
 
 def propose(
     names: Names,

@@ -35,6 +35,12 @@ class Difference:
     back: str
     note: str
 
+    def marked(self, column: Column) -> Column:
+        """The column, marked unsure unless its reason tells of this already."""
+        if self.note in column.reason:
+            return column
+        return replace(column, unsure=True, reason="; ".join(filter(None, (column.reason, self.note))))
+
 
 def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool = False) -> Difference | None:
     """The first field that comes back as another text. `text` is the file as text; `stated`: its source states that
@@ -95,14 +101,10 @@ def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tup
     with open_table(inputs, as_text([each.name for each in schema.columns], schema.dialect), progress) as text:
         firsts = [difference(text, each, schema.dialect, stated=bool(types)) for each in looked_at]
     differences = {each.column: each for each in firsts if each is not None}
-    columns = tuple(_marked(each, differences.get(each.name)) for each in schema.columns)
+    columns = tuple(
+        differences[each.name].marked(each) if each.name in differences else each for each in schema.columns
+    )
     return replace(schema, columns=columns), list(differences.values())
-
-
-def _marked(column: Column, first: Difference | None) -> Column:
-    if first is None or first.note in column.reason:
-        return column
-    return replace(column, unsure=True, reason="; ".join(filter(None, (column.reason, first.note))))
 
 
 def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:

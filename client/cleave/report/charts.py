@@ -84,6 +84,17 @@ class _Groups:
     series: list[str]  # for each group, the names of the other keys
     left_out: int
 
+    def is_placed(self, place: int) -> bool:
+        return self.times is None or self.times[place] is not None
+
+    def kind(self, count: int) -> _ChartKind:
+        """The kind of a chart of the first `count` groups."""
+        if self.times is not None:
+            return "line"
+        if count <= _MOST_COLUMNS and count * (max(map(len, self.names[:count])) + 1) <= _LINE:
+            return "columns"
+        return "bars" if count <= _MOST_BARS else "columns"
+
 
 def charts_of(result: ResultTable) -> list[Chart]:
     """The charts; [] if the answer has no group names or no rows."""
@@ -164,14 +175,14 @@ def _chart(result: ResultTable, column: int, groups: _Groups) -> Chart:
         for row, bounds, exact in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
     count = len(cells) - groups.left_out
-    seen = [place for place in range(count) if fraction(cells[place][0]) is not None and _placed(groups, place)]
+    seen = [place for place in range(count) if fraction(cells[place][0]) is not None and groups.is_placed(place)]
     spans = {place: _span(*cells[place]) for place in seen}
     exponent = _exponent(max((abs(end) for span in spans.values() for end in span), default=Fraction(0)))
     lines = list(dict.fromkeys(groups.series[place] for place in seen)) if groups.times is not None else []
     points = tuple(_point(result, column, place, cells[place], spans[place], exponent, groups, lines) for place in seen)
     name = printable(result.columns[column].name)
     unit = _UNITS.get(exponent, f"\N{MULTIPLICATION SIGN} 10{str(exponent).translate(_RAISED)}" if exponent else "")
-    kind = _kind(groups, count)
+    kind = groups.kind(count)
     return Chart(
         kind=kind,
         name=name,
@@ -258,7 +269,7 @@ def _notes(
     hidden = sum(result.is_hidden(place, column) for place in range(count))
     empty = sum(1 for value, _ in cells[:count] if value is None) - hidden
     strange = sum(1 for value, _ in cells[:count] if value is not None and fraction(value) is None)
-    timeless = sum(1 for place in range(count) if not _placed(groups, place))
+    timeless = sum(1 for place in range(count) if not groups.is_placed(place))
     undecided = sum(1 for point in points if point.undecided)
     for number, words in (
         (unknown, "without a known bound"),
@@ -288,20 +299,8 @@ def _summary(kind: _ChartKind, name: str, by: str, points: Sequence[Point], unit
     )
 
 
-def _kind(groups: _Groups, count: int) -> _ChartKind:
-    if groups.times is not None:
-        return "line"
-    if count <= _MOST_COLUMNS and count * (max(map(len, groups.names[:count])) + 1) <= _LINE:
-        return "columns"
-    return "bars" if count <= _MOST_BARS else "columns"
-
-
 def _name(row: Sequence[Any], keys: Sequence[int], months: Collection[int]) -> str:
     return " \N{MIDDLE DOT} ".join(printable(key_text(row[place], month=place in months)) for place in keys)
-
-
-def _placed(groups: _Groups, place: int) -> bool:
-    return groups.times is None or groups.times[place] is not None
 
 
 def _milliseconds(value: Any) -> float | None:

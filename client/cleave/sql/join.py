@@ -113,12 +113,12 @@ def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
 def joined(statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> Join | None:
     """The join of a statement; None for any other statement. `schemas`: by lower-case name. `outputs`: column names."""
     try:
-        return _Reader(statement, schemas, outputs).read()
+        return _JoinReader(statement, schemas, outputs).read()
     except QueryRefused:
         return None
 
 
-class _Reader:
+class _JoinReader:
     def __init__(self, statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> None:
         self._statement = statement
         self._schemas = schemas

@@ -15,7 +15,7 @@ from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.nodes import NULL, Call, Case, Node, integer, shown, write
 from cleave.sql.parse import Select
 from cleave.sql.plain import Decomposition, decompose
-from cleave.sql.plan import Argument, Source
+from cleave.sql.plan import Argument, FigureSource
 from cleave.sql.ranges import Range
 from cleave.sql.refusals import SUPPORTED, OnlyLocal, Uncut, encodable, not_declared, over, selected_by, stays_local
 from cleave.sql.resolve import columns_of, has_aggregate
@@ -31,7 +31,7 @@ class HasSums(Protocol):
     """
 
     @property
-    def counts(self) -> Source:
+    def counts(self) -> FigureSource:
         """Where row counts come from if no rows are fetched."""
         ...
 

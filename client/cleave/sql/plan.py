@@ -106,7 +106,7 @@ class LocalAggregate:
     reason: str
 
 
-Source = Literal["key", "plain", "encrypted", "noisy", "local", "hidden"]
+FigureSource = Literal["key", "plain", "encrypted", "noisy", "local", "hidden"]
 """Source of an output: a group's key, the plain service, ciphertexts if any are inside, the numbers of a noisy release,
 or this machine.
 """
@@ -117,7 +117,7 @@ class Output:
     """`reason`: why this machine computes it, if no service can."""
 
     name: str
-    source: Source
+    source: FigureSource
     reason: str = ""
 
     @property

@@ -34,6 +34,10 @@ class Span:
     start: int
     stop: int
 
+    def rows(self, capacity: int, most: int) -> tuple[int, int]:
+        """First row and end of its rows, of `most` in all, `capacity` in each ciphertext."""
+        return self.start * capacity, min(self.stop * capacity, most)
+
 
 def encrypt_lane(
     lanes: Lanes, entries: LaneEntries, cipher: Cipher, label: bytes, lane: int, first: int = 0
@@ -69,8 +73,7 @@ class _SegmentRows:
 
     def encrypt(self, span: Span) -> list[bytes]:
         rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
-        capacity = self.lanes.capacity
-        start, stop = span.start * capacity, min(span.stop * capacity, rows)
+        start, stop = span.rows(self.lanes.capacity, rows)
         lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
         return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
 

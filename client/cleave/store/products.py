@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations
 
 from cleave.sql.aligned import aligned, product
-from cleave.sql.nodes import Case
-from cleave.sql.nodes import Column as Named
+from cleave.sql.nodes import Case, ColumnRef
 from cleave.sql.plan import Argument
 from cleave.sql.read import canonical, expression_of, spellings
 from cleave.store import measures as of_measures
@@ -81,8 +80,8 @@ def _product_in(sql: str) -> Product:
     node, over = expression_of(sql), []
     if isinstance(node, Case):
         ((condition, node),) = node.branches
-        over = [column.name for column in condition.find(Named)]
-    return Product(tuple(column.name for column in node.find(Named)), tuple(over))
+        over = [column.name for column in condition.find(ColumnRef)]
+    return Product(tuple(column.name for column in node.find(ColumnRef)), tuple(over))
 
 
 def products_of(schema: Schema, names: Sequence[str], stored: Sequence[Measure] = ()) -> list[Product]:

@@ -86,6 +86,16 @@ class Resident:
     file: MemoryFile
     bytes: int  # the estimate, which does not depend on values, or the size of the file if that is larger
 
+    def expose(self, table: Table) -> bool:
+        """Make `table` a view of the rows. False if too many files are open."""
+        try:
+            table.select(self.file)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return False
+        return True
+
 
 class ResidentTables:
     """Decrypted rows that stay in memory between the queries of a session. Close it after the last query.
@@ -219,26 +229,16 @@ class Rows:
         else:
             table = self.new_table(reading.schema)
         try:
-            if resident is None or not self._selected(table, resident):
+            if resident is None or not resident.expose(table):
                 reading.expose(table, now=now)
             else:
+                table.rows = self._manifest.rows
                 reading.skip()
         except BaseException:
             if beside is None:
                 table.__exit__(None, None, None)
             raise
         return table
-
-    def _selected(self, table: Table, resident: Resident) -> bool:
-        """Make `table` a view of `resident`. False if too many files are open."""
-        try:
-            table.select(resident.file)
-        except OSError as error:
-            if error.errno != errno.EMFILE:
-                raise
-            return False
-        table.rows = self._manifest.rows
-        return True
 
     def _resident_for(self, reading: Reading) -> Resident | None:
         """Return the columns of `reading` with all rows in memory, or None. They are read now if earlier queries read

@@ -242,8 +242,7 @@ class SegmentWriter:
             return PartialSegment(segment, keys, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
         order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
-        words = [each[:, order] for each in rows.columns]
-        return PartialSegment(segment, keys, words, rows.numbers[order].astype(np.uint32).tobytes())
+        return PartialSegment(segment, keys, *rows.ordered(order))
 
     def finish(self, partial: PartialSegment) -> Segment:
         """Encrypt and write the rows for scans, if there are any. Raises StoreError, ProcessDied."""

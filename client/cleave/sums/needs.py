@@ -15,8 +15,8 @@ from typing import Final
 from cleave.aggregates.group import Aggregate
 from cleave.sql.bounds import Types
 from cleave.sql.judge import HasSums
-from cleave.sql.nodes import Column, Node, write
-from cleave.sql.plan import Argument, QueryPlan, Source
+from cleave.sql.nodes import ColumnRef, Node, write
+from cleave.sql.plan import Argument, FigureSource, QueryPlan
 from cleave.sql.read import canonical, spellings
 from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
@@ -154,7 +154,7 @@ class Available(HasSums):
         return replace(value, filter=write(taken[1])) if value and self._may_filter(taken[1]) else None
 
     def _may_filter(self, node: Node) -> bool:
-        return all(column.name.lower() in self._columns for column in node.find(Column))
+        return all(column.name.lower() in self._columns for column in node.find(ColumnRef))
 
 
 class KeptTotals(Available):
@@ -163,7 +163,7 @@ class KeptTotals(Available):
     `no_plain`: why the plain service cannot answer; "" if it can.
     """
 
-    counts: Source = "encrypted"
+    counts: FigureSource = "encrypted"
     words = (
         "no totals are kept of two columns together, which {} needs",
         "no totals are kept of {}",
@@ -245,7 +245,7 @@ class SummedRows(Available):
         return False
 
     def _may_filter(self, node: Node) -> bool:
-        return node.has(Column) and super()._may_filter(node)
+        return node.has(ColumnRef) and super()._may_filter(node)
 
 
 class NoSums(Available):

@@ -218,6 +218,16 @@ class AnswerSize:
     largest: int
     groups: int
 
+    @property
+    def excess(self) -> str:
+        """Names the part that is too large; "" if none is."""
+        most = MOST_RESULTS if self.groups > 1 else MOST_OF_ONE
+        if self.results > most:
+            return f"{self.results:,} sums, a query may have at most {most:,}"
+        if self.largest > limits.MAX_RESULT_BYTES:
+            return f"{self.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
+        return ""
+
 
 def answer_of_scan(stored: Stored, needs: CutSums, groups: int) -> AnswerSize:
     """Bound the answer of a scan with this many groups."""
@@ -236,23 +246,13 @@ def most_groups(stored: Stored, needs: CutSums) -> int:
     few, many = 0, MOST_RESULTS
     while few < many:
         middle = (few + many + 1) // 2
-        few, many = (middle, many) if too_large(answer_of_scan(stored, needs, middle)) == "" else (few, middle - 1)
+        few, many = (middle, many) if not answer_of_scan(stored, needs, middle).excess else (few, middle - 1)
     return few
-
-
-def too_large(answer: AnswerSize) -> str:
-    """Name the part of an answer that is too large; "" if none is."""
-    most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
-    if answer.results > most:
-        return f"{answer.results:,} sums, a query may have at most {most:,}"
-    if answer.largest > limits.MAX_RESULT_BYTES:
-        return f"{answer.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
-    return ""
 
 
 def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
     """Raises ManyGroupsError if the answer for `groups` groups, counted by the plain service, is too large."""
-    if reason := too_large(answer_of_scan(stored, needs, max(1, groups))):
+    if reason := answer_of_scan(stored, needs, max(1, groups)).excess:
         most = most_groups(stored, needs)
         coarser = f"a scan of this query answers up to {most:,} groups: group by something coarser, or " if most else ""
         many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KEYS = ("sql", "reason")
 
 
-class _Column(Protocol):
+class _TypedColumn(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -33,7 +33,7 @@ class _Column(Protocol):
     def type(self) -> str: ...
 
 
-Find = Callable[[str], _Column | None]
+Find = Callable[[str], _TypedColumn | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class Derived:
     type: str
     columns: tuple[str, ...]
     reason: str = ""
+
+    @property
+    def generated(self) -> str:
+        """SQL of the column in DuckDB's CREATE TABLE."""
+        return f"{identifier(self.name)} AS ({self.sql}) VIRTUAL"
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
@@ -140,11 +145,6 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
             table.add("reason", column.reason)
         tables.add(column.name, table)
     return tables
-
-
-def generated(derived: Derived) -> str:
-    """SQL of the column in DuckDB's CREATE TABLE."""
-    return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
 
 
 def only_keys(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:

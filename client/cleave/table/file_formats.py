@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 _HEAD = 4096
 
 
-class Options(Protocol):
+class FormatOptions(Protocol):
     """What a schema says of single formats; CsvDialect has it."""
 
     @property
@@ -29,7 +29,7 @@ class Options(Protocol):
     def flatten(self) -> bool: ...
 
 
-Convert = Callable[["FileFormat", Path, str, Options], tuple[Path, Mapping[str, str]]]
+Convert = Callable[["FileFormat", Path, str, FormatOptions], tuple[Path, Mapping[str, str]]]
 """(format, file, its name in messages, options) -> file of its rows as CSV; Input.read_as"""
 
 
@@ -78,12 +78,14 @@ def _scanned_parquet(_: duckdb.DuckDBPyConnection, path: Path) -> AbstractContex
     return nullcontext(f"read_parquet({literal(pattern_of(path))}, hive_partitioning = false)")
 
 
-def _sheet_text(_: FileFormat, path: Path, shown: str, options: Options) -> tuple[Path, Mapping[str, str]]:
+def _sheet_text(_: FileFormat, path: Path, shown: str, options: FormatOptions) -> tuple[Path, Mapping[str, str]]:
     text, title = workbook_text(path, shown, options.sheet)
     return text, {"sheet": title} if title else {}
 
 
-def _objects_text(format_: FileFormat, path: Path, shown: str, options: Options) -> tuple[Path, Mapping[str, str]]:
+def _objects_text(
+    format_: FileFormat, path: Path, shown: str, options: FormatOptions
+) -> tuple[Path, Mapping[str, str]]:
     return json_text(partial(format_.open, path), shown, flatten=options.flatten), {}
 
 

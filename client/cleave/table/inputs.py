@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import names_file
-from cleave.table.file_formats import CSV, EXCEL, FORMATS, FileFormat, Options, format_of
+from cleave.table.file_formats import CSV, EXCEL, FORMATS, FileFormat, FormatOptions, format_of
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class Frame:
         return self.shown
 
 
-Name = str | Path | Input
-Names = Name | Sequence[Name]
+_Name = str | Path | Input
+Names = _Name | Sequence[_Name]
 
 
-def open_inputs(names: Names, options: Options, most: int | None = None) -> list[Input]:
+def open_inputs(names: Names, options: FormatOptions, most: int | None = None) -> list[Input]:
     """The files that `names` mean, in the given order; files of a pattern are sorted by name.
 
     `options`: which sheet of Excel files to read, and whether to flatten JSON. `most`: maximum bytes of standard input.
@@ -85,7 +85,7 @@ def open_inputs(names: Names, options: Options, most: int | None = None) -> list
     return inputs
 
 
-def check_reading(names: Sequence[str | Path], options: Options) -> None:
+def check_reading(names: Sequence[str | Path], options: FormatOptions) -> None:
     """Raises InputError for a missing file, and for an option that no file's format has."""
     check_there(names)
     for each in FORMATS:
@@ -182,7 +182,7 @@ def mark_of(source: Input) -> object:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _several(names: Names) -> Sequence[Name]:
+def _several(names: Names) -> Sequence[_Name]:
     return [names] if isinstance(names, str | Path | Input) else names
 
 
@@ -205,7 +205,7 @@ def _mode(path: Path, shown: str) -> int:
         raise InputError(f"{shown!r} is no path", hint="a name cannot hold a NUL byte") from None
 
 
-def _input(path: Path, shown: str, options: Options) -> Input:
+def _input(path: Path, shown: str, options: FormatOptions) -> Input:
     mode = _mode(path, shown)
     if stat.S_ISDIR(mode):
         raise is_folder(shown)
@@ -228,7 +228,7 @@ def _input(path: Path, shown: str, options: Options) -> Input:
     return Input(text, shown, CSV, read_as)
 
 
-def _standard_input(most: int | None, options: Options) -> Input:
+def _standard_input(most: int | None, options: FormatOptions) -> Input:
     """Copy standard input into a memory file, because a CSV is read more than once."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")

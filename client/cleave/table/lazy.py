@@ -130,7 +130,7 @@ class ArrowStream(Protocol):
 
 
 # A column's kind, or the keys of [columns.NAME] in a schema file, without the type.
-Described = Mapping[str, str | Mapping[str, Any]]
+ColumnKinds = Mapping[str, str | Mapping[str, Any]]
 
 
 def hint_of_no_table(data: object) -> str:
@@ -146,7 +146,7 @@ def is_frame(data: object) -> TypeGuard[ArrowStream]:
     return hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
 
 
-def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | None = None) -> LazyTable:
+def of_frame(data: ArrowStream, schema: Schema | Path | ColumnKinds, name: str | None = None) -> LazyTable:
     """A frame as a table. If the schema only states kinds, the types are the frame's.
 
     Raises InputError for a column of mixed or unknown types (with its row) and for a column that the schema does not
@@ -166,7 +166,7 @@ def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
     return LazyTable(name, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), frame)
 
 
-def _described(frame: Frame, kinds: Described) -> Schema:
+def _described(frame: Frame, kinds: ColumnKinds) -> Schema:
     """The schema from given kinds and the frame's types. Raises InputError if a column has no kind, or a kind no
     column.
     """

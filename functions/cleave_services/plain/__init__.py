@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cleave_services.operations import Service
+from cleave_services.operations import ServiceHandler
 
 
 def _prepare() -> None:
@@ -11,7 +11,7 @@ def _prepare() -> None:
     contained.prepare()
 
 
-service = Service(
+service = ServiceHandler(
     "cleave-plain",
     "Groups and aggregates plain columns. It has no key.",
     {

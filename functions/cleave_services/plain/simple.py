@@ -121,20 +121,20 @@ def answer(request: SimplePlainRequest) -> SimplePlainResponse:
         database.load_columns(
             [(numbers[name], _duckdb_type(values), _list(values)) for name, values in request.data.items()]
         )
-        grouping = engine.group(
+        _, keys, aggregates = engine.group(
             database,
             None,
             [numbers[name] for name in request.keys],
             [f"{AGGREGATE_OF[request.operation]}({numbers[name]})" for name in request.operands],
         )
     rows = len(next(iter(request.data.values())))
-    results = [[_value(text, column.type) for text in column.values] for column in grouping.aggregates]
+    results = [[_value(text, column.type) for text in column.values] for column in aggregates]
     if not request.keys:
         single: dict[str, Scalar | list[Scalar]] = {
             name: values[0] for name, values in zip(request.operands, results, strict=True)
         }
         return SimplePlainResponse(operation=request.operation, rows=rows, groups=None, result=single)
-    groups = [[_value(text, column.type) for text in column.values] for column in grouping.keys]
+    groups = [[_value(text, column.type) for text in column.values] for column in keys]
     return SimplePlainResponse(
         operation=request.operation,
         rows=rows,

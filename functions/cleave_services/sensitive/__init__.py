@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cleave_services.operations import Service
+from cleave_services.operations import ServiceHandler
 
 
 def _prepare() -> None:
@@ -13,7 +13,7 @@ def _prepare() -> None:
     mask_evaluator(SUM60_PACK.name)
 
 
-service = Service(
+service = ServiceHandler(
     "cleave-sensitive",
     "Adds up encrypted columns. It has no key.",
     {

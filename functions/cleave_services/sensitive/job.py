@@ -63,7 +63,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
 
 def _call(step: CallStep, own: TableLinks, note: Note) -> Answered:
     received = _received(step, own, ScanRequest)
-    return _written(step, own, bodies.frames(answer_scan(received.request, note, own), received))
+    return _written(step, own, received.frames(answer_scan(received.request, note, own)))
 
 
 def _reduce(step: ReduceStep, own: TableLinks, note: Note) -> Answered:
@@ -86,7 +86,7 @@ def _reduce(step: ReduceStep, own: TableLinks, note: Note) -> Answered:
     answer = Reduced(
         profile=request.profile, key_id=request.key_id, totals=[[totals.files[at] for at in range(len(request.sums))]]
     )
-    return _written(step, own, bodies.frames(answer, received))
+    return _written(step, own, received.frames(answer))
 
 
 def _received(step: CallStep | ReduceStep, own: TableLinks, model: type[Message]) -> Received:

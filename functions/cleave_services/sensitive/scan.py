@@ -163,6 +163,13 @@ class LaneObject:
     first: int
     content: LinkedContent
 
+    def files(self, lane: int) -> list[memoryview]:
+        """The ciphertexts, in the memory of number `lane`, which the next object of that lane overwrites."""
+        try:
+            return split(self.content.read(_buffers[lane]))
+        except ValueError:
+            raise WireError(f"lanes[{lane}]: an object does not hold ciphertexts") from None
+
 
 @dataclass(frozen=True, slots=True)
 class Scanning:
@@ -231,7 +238,7 @@ class LaneFiles:
         """The file of a ciphertext. Raises WireError for a wrong object, or a chunk that no object contains."""
         place = self._place(chunk)
         if place >= 0 and place != self._open:
-            self._files = self._read(place)
+            self._files = self._parts[place].files(self._number)
             self._open = place
         if place < 0 or chunk - self._parts[place].first >= len(self._files):
             raise WireError(f"lanes[{self._number}]: no object has chunk {chunk}")
@@ -240,9 +247,3 @@ class LaneFiles:
     def _place(self, chunk: int) -> int:
         """Index of the last object that begins at or before `chunk`; -1 if there is none."""
         return bisect_right(self._firsts, chunk) - 1
-
-    def _read(self, place: int) -> list[memoryview]:
-        try:
-            return split(self._parts[place].content.read(_buffers[self._number]))
-        except ValueError:
-            raise WireError(f"lanes[{self._number}]: an object does not hold ciphertexts") from None

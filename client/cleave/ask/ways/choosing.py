@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.way import Site, Way
 from cleave.sql.plan import Cut
 from cleave.sql.planner import Planner
@@ -32,7 +32,7 @@ class StoredWay(Way[Site]):
         """Return the way for its part of `cut`, which was divided by `available`; None if there is no such part."""
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:  # noqa: ARG003 - it is a part of others' plans
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:  # noqa: ARG003 - it is a part of others' plans
         """Yield the plans in which this way is the main one."""
         return iter(())
 
@@ -60,14 +60,14 @@ class Choosing:
     kinds: Sequence[type[StoredWay]]
     cloud_only: bool
 
-    def planned(self, cut: Cut, available: Available) -> Plan:
+    def planned(self, cut: Cut, available: Available) -> AnswerPlan:
         """Return the plan for `cut`, which was divided by `available`."""
-        return Plan(
+        return AnswerPlan(
             cut, ways_of(self.kinds, cut, available), named=frozenset(self.site.named), cloud_only=self.cloud_only
         )
 
     @cached_property
-    def base(self) -> Plan | Uncut:
+    def base(self) -> AnswerPlan | Uncut:
         """Return the plan that uses totals and the plain service as far as they go.
 
         If it needs rows and none may be fetched, return the reason instead. Raises QueryRefused if the question cannot
@@ -80,7 +80,7 @@ class Choosing:
                 raise
             return error
 
-    def by_sums(self, available: Available, *, cloud_only: bool = False) -> Plan:
+    def by_sums(self, available: Available, *, cloud_only: bool = False) -> AnswerPlan:
         """Return the plan that uses `available`, and rows for the rest unless `cloud_only`. Raises QueryRefused."""
         return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from cleave.ask.question import GroupSums, Question, Usage
+from cleave.ask.question import GroupSums, RunningQuestion, Usage
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Columns
@@ -53,7 +53,7 @@ class _Failed(threading.Event):
 
 
 def encrypted_sums(
-    halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: Question
+    halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: RunningQuestion
 ) -> GroupSums:
     """Return the sums of both services for `plan`, by which `halves` were split.
 
@@ -118,7 +118,7 @@ class _Both:
     halves: Halves
     plan: QueryPlan
     transport: Transport
-    question: Question
+    question: RunningQuestion
     failed: _Failed
     verdict: Verdict
 

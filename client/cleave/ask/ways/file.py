@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cleave.ask.question import GroupSums, Question, Usage
-from cleave.ask.way import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.question import GroupSums, RunningQuestion, Usage
+from cleave.ask.way import READ_HERE, Disclosures, Use, Uses, Way, WayContext, Work
 from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import Cut, QueryPlan
 from cleave.table.running import limited, within
@@ -36,7 +36,7 @@ class FilePlace:
 
 
 @dataclass(frozen=True)
-class File(Way[FilePlace]):
+class FileWay(Way[FilePlace]):
     cut: Cut
 
     name = "file"
@@ -52,7 +52,7 @@ class File(Way[FilePlace]):
     def disclosures(self, place: FilePlace, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return place.packed.disclosures() if place.packed else Disclosures()
 
-    def answer(self, setting: Setting[FilePlace]) -> GroupSums:
+    def answer(self, setting: WayContext[FilePlace]) -> GroupSums:
         place, question = setting.place, setting.question
         if (counted := self.cut.sums()) is None:
             raise TypeError("DuckDB answers the question as a whole")
@@ -71,7 +71,7 @@ class File(Way[FilePlace]):
             transport.stop()
 
 
-def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
+def split_in_time(table: Table, cut: QueryPlan, question: RunningQuestion) -> tuple[QueryPlan, Halves]:
     """Split the table by `cut`. Raises OutOfTime, Stopped."""
     from cleave.sql.split import split  # noqa: PLC0415
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Question
-from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import GroupSums, RunningQuestion
+from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
-from cleave.sql.nodes import Column, Node, write
+from cleave.sql.nodes import ColumnRef, Node, write
 from cleave.sql.plan import Cut
 from cleave.sql.split import Halves
 from cleave.store.reading import Reading, read_whole
@@ -45,7 +45,7 @@ class Fetch:
         rows = self.stored.rows
         return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
 
-    def reading(self, question: Question) -> Reading:
+    def reading(self, question: RunningQuestion) -> Reading:
         """Return a reading, which can be used once and must be read to its end."""
         return self.stored.rows.reading(
             self.columns,
@@ -58,7 +58,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Rows(StoredWay):
+class RowsWay(StoredWay):
     """The groups and local aggregates of a divided question, or the tables with which DuckDB answers a whole
     question.
     """
@@ -69,26 +69,26 @@ class Rows(StoredWay):
     stage = "rows"
 
     @classmethod
-    def of_part(cls, cut: Cut, available: Available) -> Rows | None:
+    def of_part(cls, cut: Cut, available: Available) -> RowsWay | None:
         sums = cut.sums()
         needed = sums is None or sums.local or (not sums.asks_plain and available.groups(sums.selecting))
         return cls(cut) if needed else None
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         plan = choosing.by_sums(choosing.totals_of(choosing.site.stored)) if choosing.cloud_only else choosing.base
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, AnswerPlan):
             return
         if plan.worth > 1:
             yield choosing.by_sums(NoSums(FEWER_BYTES))
-        elif any(isinstance(each, Rows) for each in plan.ways):
+        elif any(isinstance(each, RowsWay) for each in plan.ways):
             yield plan
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:
         """Yield a lower limit, if totals answer too: the columns that are added up."""
         base, site = choosing.base, choosing.site
-        if isinstance(base, Plan) and base.worth > 1 and (sums := base.cut.sums()) is not None:
+        if isinstance(base, AnswerPlan) and base.worth > 1 and (sums := base.cut.sums()) is not None:
             names = [*sums.selecting, *(name for each in sums.arguments for name in each.columns)]
             fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, sums.conditions))
             yield sum(each.bytes for each in fetch.reads())
@@ -132,7 +132,7 @@ class Rows(StoredWay):
             )
         return Disclosures([of_plain] if reads_plain else [], [text] if fetched else [])
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
         cut, question = self.cut.sums(), setting.question
         if cut is None:
@@ -159,7 +159,7 @@ def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None
     """Return the cells that may have rows for which all `conditions` are TRUE; None means all cells."""
     plain = {each.name for each in stored.whole_schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.by if name in plain}
-    columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]
+    columns = [(each, [column.name.lower() for column in each.find(ColumnRef)]) for each in conditions]
     usable = {write(each): names for each, names in columns if by.keys() >= {*names}}
     if not usable:
         return None
