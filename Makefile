@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CLIENT := $(VENV)/.client
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow test-all test-clients campaign store-faults fuzz bombs mutants check lock charts release clean
+.PHONY: setup demo test test-slow test-all test-clients campaign store-faults fuzz bombs mutants check stub lock charts release clean
 
 setup: $(READY)
 
@@ -89,6 +89,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The public names for type checkers, from client/cleave/names.py. A test compares them.
+stub: setup
+	$(BIN)/python -m tests.architecture.stub
 
 # Names, versions and hashes only: no index address ends up in a lock file.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

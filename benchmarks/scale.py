@@ -22,7 +22,7 @@ from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import SCAN_ROWS, plan_lanes
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.sums.job import CALLS_OF_A_BATCH
-from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, ScanLayout
 from cleave_shared import limits
 from cleave_shared.params import DEFAULT_PROFILE
 from cleave_shared.seal import SealEvaluator, ring
@@ -73,7 +73,7 @@ def measure() -> Measured:
     files = [encrypt_lane(lanes, plane, cipher, b"a segment", at) for at, plane in enumerate(planes)]
     numbers = rng.integers(1, GROUPS + 1, (CHUNKS, lanes.capacity)).astype(np.int32)
     chunks = [ScanChunk(at, at, numbers[at], tuple(lane[at] for lane in files)) for at in range(CHUNKS)]
-    wanted = Wanted(((0,),) * GROUPS, tuple(range(1, GROUPS + 1)), "0" * 32)
+    wanted = ScanLayout(((0,),) * GROUPS, tuple(range(1, GROUPS + 1)), "0" * 32)
     seconds = []
     for _ in range(REPEATS):
         started = time.perf_counter()

@@ -26,7 +26,7 @@ from benchmarks import memory, postgres
 from benchmarks.store import each_scale, no_aws, processor, program
 from benchmarks.tables import markdown
 from cleave.ask.options import Access
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.local.embedded import embedded_services
@@ -124,7 +124,7 @@ class Bench:
             )
         )
 
-    def checked(self, name: str, answer: Result) -> Result:
+    def checked(self, name: str, answer: Answer) -> Answer:
         """Compare an answer with DuckDB's: exactly, doubles but for the order of their sums."""
         rows, wanted = answer.result.rows, self.wanted[name]
         if len(rows) != len(wanted) or not all(map(_same, rows, wanted)):
@@ -158,7 +158,7 @@ class Bench:
                             read.setdefault(name, {})[who] = self.checked(name, found).usage.bytes_read
         self._show(list(ask), read, _medians(seconds), _medians(used))
 
-    def _first(self, sql: str) -> Result:
+    def _first(self, sql: str) -> Answer:
         """The answer to the first query of a session, which is opened and closed for it."""
         with self.open() as session:
             return session.ask(session.plan(sql))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from cleave.ask.files import FileSource
-from cleave.ask.plan import Plan
-from cleave.ask.question import DEFAULTS, Clock, Options, Question, Result
-from cleave.ask.session import Session, finished, finished_whole
+from cleave.ask.finishing import finished, finished_whole
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestion
+from cleave.ask.session import Session
 from cleave.ask.ways.encrypted import encrypted_sums
-from cleave.ask.ways.file import File, local_sums, split_in_time
+from cleave.ask.ways.file import FileWay, local_sums, split_in_time
 from cleave.ckks.secret_key import SecretKey
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.sql.plan import LocalPlan, QueryPlan
 from cleave.table.progress import Progress, Silent
 from cleave.table.table import Table
@@ -19,8 +20,8 @@ from cleave_shared import limits
 
 def question_of(
     options: Options = DEFAULTS, deadline: Deadline | None = None, progress: Progress | None = None
-) -> Question:
-    return Question(options, progress or Silent(), deadline or Deadline(limits.QUERY_SECONDS), Clock())
+) -> RunningQuestion:
+    return RunningQuestion(options, progress or Silent(), deadline or Deadline(limits.QUERY_SECONDS), Clock())
 
 
 def run_query(
@@ -31,7 +32,7 @@ def run_query(
     progress: Progress,
     options: Options = DEFAULTS,
     deadline: Deadline | None = None,
-) -> Result:
+) -> Answer:
     """Answer `plan` over `table` through `transport`, whose deadline is `deadline`."""
     question = question_of(options, deadline, progress)
     plan, halves = split_in_time(table, plan, question)
@@ -40,12 +41,12 @@ def run_query(
 
 def run_local(
     table: Table, plan: QueryPlan | LocalPlan, options: Options = DEFAULTS, deadline: Deadline | None = None
-) -> Result:
+) -> Answer:
     """Answer a plan that sends nothing."""
     question = question_of(options, deadline)
     if isinstance(plan, QueryPlan):
         return finished(local_sums(*split_in_time(table, plan, question)), question)
-    return finished_whole(_Read(table), Plan(plan, (File(plan),)), plan, question)
+    return finished_whole(_Read(table), AnswerPlan(plan, (FileWay(plan),)), plan, question)
 
 
 class _Read(FileSource):

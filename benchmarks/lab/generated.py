@@ -16,9 +16,9 @@ from pathlib import Path
 import duckdb
 
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
-from cleave.ask.tables import open_tables
 from cleave.ask.way import Site
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores

@@ -16,11 +16,12 @@ from typing import Any
 import duckdb
 
 from cleave.ask.files import FileSource
+from cleave.ask.finishing import finished
 from cleave.ask.options import Access
-from cleave.ask.question import DEFAULTS, Clock, GroupSums, Question
-from cleave.ask.session import Session, finished
+from cleave.ask.owners import open_tables
+from cleave.ask.question import DEFAULTS, Clock, GroupSums, RunningQuestion
+from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
-from cleave.ask.tables import open_tables
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import encode
@@ -29,9 +30,9 @@ from cleave.ckks.figures import Figures
 from cleave.ckks.job import Job
 from cleave.ckks.packing import plan_packing
 from cleave.ckks.secret_key import fresh_key
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.split import Halves
 from cleave.store.put import put
 from cleave.store.seen_versions import SeenVersions
@@ -142,7 +143,7 @@ def of_file(made: Made, stack: ExitStack) -> Parts:
         return [transport.plain(each) for each in mine]
 
     responses, answered = plain(), check()
-    keys, question = halves.keys, Question(DEFAULTS, Silent(), Deadline(SECONDS), Clock())
+    keys, question = halves.keys, RunningQuestion(DEFAULTS, Silent(), Deadline(SECONDS), Clock())
 
     def finish() -> Any:
         figures = partial(Figures, columns, answered)

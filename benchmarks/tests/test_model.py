@@ -17,7 +17,7 @@ from cleave.ckks.job import LEAST_TO_ADD
 from cleave.ckks.key_file import create_key
 from cleave.local.embedded import prepare_embedded
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
-from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, ScanLayout
 
 DEGREE = 32
 ROWS = DEGREE - 16
@@ -66,7 +66,7 @@ def test_operations_of_a_file_query_are_those_of_the_service() -> None:
 def test_operations_of_a_scan_are_those_of_the_service(processes: int) -> None:
     chunks, lanes, groups = 6, 2, 5
     results = lanes * (1 + groups)
-    sums = MaskedSums(evaluator := Counting(), Wanted(((0,),) * groups, tuple(range(1, groups + 1)), "0" * 32))
+    sums = MaskedSums(evaluator := Counting(), ScanLayout(((0,),) * groups, tuple(range(1, groups + 1)), "0" * 32))
     numbers = model.placed_rows(chunks * ROWS, groups, ROWS)
     made = [ScanChunk(at, at, numbers[at], (b"",) * lanes) for at in range(chunks)]
     share = chunks // processes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.lab.generated import TABLES, World, questions, site_of
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.way import Site
 
 QUESTIONS, ROWS = 40, 9_000
@@ -43,7 +43,7 @@ def test_every_way_answers_alike_and_the_rule_is_kept(world: World) -> None:
     assert min(counted[name] for name in ("totals", "rows", "scan")) >= QUESTIONS // 4
 
 
-def counted_bytes(site: Site, plan: Plan) -> int:
+def counted_bytes(site: Site, plan: AnswerPlan) -> int:
     """Bytes of totals, with 160 for each cell of the table."""
     return plan.work(site).bytes + 160 * max(each.cells for each in site.stored.manifest.segments)
 

@@ -1,4 +1,4 @@
-# Public names, for type checkers; __init__.py says where each comes from.
+# Public names, for type checkers. Made by `make stub` from client/cleave/names.py.
 from cleave.api.ask import Plan, UndecidedWarning, plan, protect, query, schema
 from cleave.api.connection import Connection, Cursor, connect
 from cleave.api.errors import (
@@ -29,25 +29,19 @@ from cleave.api.models import fit, pca, survival
 from cleave.api.result import Result
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.simple import Question
+from cleave.maintain.alter import alter
+from cleave.maintain.changes import delete, update
+from cleave.maintain.contributors import add_contributor, clear_contributions, collect, contribute, remove_contributor
+from cleave.maintain.derive import add_scan, derive, drop_scan
+from cleave.maintain.drop import accept, drop
 from cleave.maintain.facts import Changed, Contribution, Pulled, StoredTable, TableFacts
-from cleave.maintain.operations import (
-    accept,
-    alter,
-    append,
-    compact,
-    delete,
-    derive,
-    drop,
-    log,
-    ls,
-    pull,
-    put,
-    rotate,
-    show,
-    update,
-    verify,
-)
-from cleave.maintain.sharing import collect, contribute, release, revoke
+from cleave.maintain.pull import pull, verify
+from cleave.maintain.put import append, compact, put
+from cleave.maintain.readers import ReaderFacts, add_reader, revoke_reader
+from cleave.maintain.releases import release, revoke
+from cleave.maintain.rotate import rotate
+from cleave.maintain.show import show
+from cleave.maintain.tables import log, ls
 from cleave.models.linear import LinearModel
 from cleave.releases.noising import NoisyReleaseFacts
 from cleave.releases.releases import ReleaseFacts
@@ -66,7 +60,6 @@ from cleave_shared.errors import (
 apilevel: str
 threadsafety: int
 paramstyle: str
-_HOMES: dict[str, str]
 
 __all__ = [
     "BINARY",
@@ -102,6 +95,7 @@ __all__ = [
     "Pulled",
     "QueryRefused",
     "Question",
+    "ReaderFacts",
     "ReleaseFacts",
     "Result",
     "Schema",
@@ -115,9 +109,13 @@ __all__ = [
     "Undecided",
     "UndecidedWarning",
     "accept",
+    "add_contributor",
+    "add_reader",
+    "add_scan",
     "alter",
     "apilevel",
     "append",
+    "clear_contributions",
     "collect",
     "compact",
     "connect",
@@ -126,6 +124,7 @@ __all__ = [
     "delete",
     "derive",
     "drop",
+    "drop_scan",
     "fit",
     "load_schema",
     "log",
@@ -139,7 +138,9 @@ __all__ = [
     "put",
     "query",
     "release",
+    "remove_contributor",
     "revoke",
+    "revoke_reader",
     "rotate",
     "schema",
     "show",

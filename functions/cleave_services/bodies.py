@@ -38,9 +38,30 @@ class Received:
     request: Any
     mark: bytes
 
+    def answer(self, answer: Message | Large, kind: str) -> ServiceAnswer:
+        """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
+        if isinstance(answer, Large):
+            try:
+                return self.answer(answer.answer, kind)
+            except WireError:
+                return self.answer(answer.put(self.frames(answer.answer)), kind)
+        if kind == wire.FRAMES_TYPE:
+            content, limit = self.frames(answer), limits.MAX_BODY_BYTES
+            size = len(content)
+        else:
+            content, limit = wire.dump_json(answer), limits.MAX_JSON_BYTES
+            # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
+            size = len(content) + content.count(b'"') + content.count(b"\\")
+        if size > limit:
+            raise _too_large("answer", limit, "request fewer groups at a time")
+        return ServiceAnswer(200, kind, content)
+
+    def frames(self, answer: Message) -> bytes:
+        return wire.dump_frames(answer, self.mark)
+
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceAnswer:
     status: int
     kind: str  # media type
     content: bytes
@@ -76,30 +97,7 @@ def parse(content: wire.Body, kind: str, model: type[Message]) -> Received:
     return Received(wire.validate(model, head, blobs, own=own), mark)
 
 
-def dump(answer: Message | Large, received: Received, kind: str) -> Answer:
-    """Raises WireError (413) above Lambda's limit, which the caller would see as a bare 502."""
-    if isinstance(answer, Large):
-        try:
-            return dump(answer.answer, received, kind)
-        except WireError:
-            return dump(answer.put(frames(answer.answer, received)), received, kind)
-    if kind == wire.FRAMES_TYPE:
-        content, limit = wire.dump_frames(answer, received.mark), limits.MAX_BODY_BYTES
-        size = len(content)
-    else:
-        content, limit = wire.dump_json(answer), limits.MAX_JSON_BYTES
-        # Lambda returns the body as a JSON string; each of these characters takes two bytes in it
-        size = len(content) + content.count(b'"') + content.count(b"\\")
-    if size > limit:
-        raise _too_large("answer", limit, "request fewer groups at a time")
-    return Answer(200, kind, content)
-
-
-def frames(answer: Message, received: Received) -> bytes:
-    return wire.dump_frames(answer, received.mark)
-
-
-def refusal(error: Exception) -> Answer:
+def refusal(error: Exception) -> ServiceAnswer:
     """The answer that reports an error."""
     if not isinstance(error, MemoryError):  # a MemoryError comes from the service's own limit
         error = exhausted(error) or error
@@ -116,10 +114,10 @@ _STATUSES: Final[dict[Code, int]] = {  # 422: all other codes
 }
 
 
-def problem(status: int, error: str, hint: str | None = None, code: str | None = None) -> Answer:
+def problem(status: int, error: str, hint: str | None = None, code: str | None = None) -> ServiceAnswer:
     # field names come from the sender: any length, perhaps not Unicode
     text = error[:_LONGEST_ERROR].encode(errors="replace").decode()
-    return Answer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint, code=code)))
+    return ServiceAnswer(status, wire.JSON_TYPE, wire.dump_json(wire.Problem(error=text, hint=hint, code=code)))
 
 
 def _too_large(what: str, limit: int, hint: str) -> WireError:

@@ -22,10 +22,10 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cleave_services import bodies, links
-from cleave_services.bodies import Answer, Received
+from cleave_services.bodies import Received, ServiceAnswer
 from cleave_services.log import log, log_to_stderr
 from cleave_services.openapi import HEALTH, Application, Health
-from cleave_services.operations import Operation, Service
+from cleave_services.operations import Operation, ServiceHandler
 from cleave_services.web import Mangum, Request, RequestValidationError, Response
 from cleave_shared import wire
 from cleave_shared.errors import CleaveError, WireError
@@ -73,7 +73,7 @@ class _Event(BaseModel):
     isBase64Encoded: bool = False  # noqa: N815
 
 
-def create_app(service: Service) -> Application:
+def create_app(service: ServiceHandler) -> Application:
     """The service's operations behind FastAPI, with health, OpenAPI, error answers, CORS and the request log."""
     app = Application(service.name, service.description, service.operations)
     app.add_middleware(_RequestLog)
@@ -125,7 +125,7 @@ def _route(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
             # numbers (rows, groups, chunks, seconds by stage) for the request's log line
             note = request.state.facts.update
             result = operation.answer(received, note, table_set, links.own)
-            return _response(bodies.dump(result, received, _accepted(request)))
+            return _response(received.answer(result, _accepted(request)))
 
         return await run_in_threadpool(work)
 
@@ -176,7 +176,7 @@ def _require_event(event: Any) -> None:
         raise WireError(f"event: {wire.describe(error)}", hint=_NO_EVENT.hint, code="event") from None
 
 
-def _refused_event(answer: Answer) -> dict[str, Any]:
+def _refused_event(answer: ServiceAnswer) -> dict[str, Any]:
     log({"request_id": uuid.uuid4().hex, "status": answer.status, "error": "WireError"})
     headers = {"content-type": answer.kind}
     return {"statusCode": answer.status, "headers": headers, "body": answer.content.decode(), "isBase64Encoded": False}
@@ -268,5 +268,5 @@ def _refuse(request: Request, error: Exception) -> Response:
     raise error
 
 
-def _response(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
+def _response(answer: ServiceAnswer, headers: Mapping[str, str] | None = None) -> Response:
     return Response(answer.content, answer.status, headers=headers, media_type=answer.kind)

@@ -19,15 +19,16 @@ import os
 import re
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote, unquote
 
 from cleave_services import link_files
 from cleave_services.link_files import Broken
+from cleave_services.link_places import PRINTABLE, Base, base_of, read_twice
 from cleave_shared import limits, messages
 from cleave_shared.errors import WireError
 from cleave_shared.requests import SET, Linked, StoredAnswer
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "CLEAVE_STORE_URLS"
 TABLES, RESULTS = "tables", "results"  # kinds in /KIND/SET/OBJECT
-Bytes = TypeVar("Bytes", bytes, memoryview)
-_PRINTABLE = re.compile(r"[!-\[\]-~]+")  # what a URL is written in; no backslash, which some take for a slash
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_SECONDS = 5.0
 _LATE = WireError(
     f"the objects could not be read within {limits.LINK_SECONDS:g} s",
@@ -47,15 +45,7 @@ _LATE = WireError(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """Destination of a link: `rest` follows `base`."""
-
-    base: str
-    rest: str
-
-
-class Content(Protocol):
+class LinkedContent(Protocol):
     def read(self, buffer: Buffer) -> memoryview:
         """Return the bytes, perhaps in `buffer`. Raises WireError if they are not the expected ones."""
         ...
@@ -90,7 +80,7 @@ class _InFolder:
             return into
 
         try:
-            return _read_twice(read, self.sha256)
+            return read_twice(read, self.sha256)
         except Broken as broken:
             raise WireError(f"object {self.number} {broken.reason}", hint=broken.hint) from None
 
@@ -100,9 +90,7 @@ class Links:
 
     def __init__(self, bases: Sequence[str]) -> None:
         """`bases`: URLs that end with a slash. Raises ValueError for one that is not a store's location."""
-        for base in bases:
-            _require_base(base)
-        self._bases = tuple(bases)
+        self._bases = tuple(map(base_of, bases))
 
     def below(self, table_set: str) -> TableLinks:
         """Links below the set in a request's path. Raises WireError."""
@@ -114,7 +102,7 @@ class Links:
 class TableLinks:
     """The objects of one set, to which links may lead. Thread-safe."""
 
-    def __init__(self, bases: Sequence[str], table_set: str) -> None:
+    def __init__(self, bases: Sequence[Base], table_set: str) -> None:
         self._bases = bases
         self._set = table_set
 
@@ -128,54 +116,52 @@ class TableLinks:
         contents: list[bytes] = [b""] * len(objects)
 
         def fetch(at: int, connections: Connections) -> None:
-            contents[at] = _content(addresses[at], objects[at], connections)
+            base, rest = addresses[at]
+            contents[at] = base.content(rest, objects[at], connections)
 
         _each(len(objects), fetch, what)
         return contents
 
-    def contents(self, objects: Sequence[Linked]) -> list[Content]:
+    def contents(self, objects: Sequence[Linked]) -> list[LinkedContent]:
         """Like `read`, but an object in a folder is read by the process that needs it."""
         addresses = [self._address(each.link, TABLES, f"object {at}") for at, each in enumerate(objects)]
-        if any(not address.base.startswith("file:") for address in addresses):
+        if not all(base.is_shared for base, _ in addresses):
             return [_InMemory(content) for content in self.read(objects)]
         return [
-            _InFolder(_folder(address.base), address.rest, each.bytes, each.sha256, at)
-            for at, (address, each) in enumerate(zip(addresses, objects, strict=True))
+            _InFolder(base.path, rest, each.bytes, each.sha256, at)
+            for at, ((base, rest), each) in enumerate(zip(addresses, objects, strict=True))
         ]
 
     def write(self, link: str, content: bytes) -> StoredAnswer:
         """Write an answer to `link`, if no object exists there. Raises WireError."""
-        address = self._address(link, RESULTS, "result")
+        base, rest = self._address(link, RESULTS, "result")
 
         def put(_: int, connections: Connections) -> None:
-            if address.base.startswith("file:"):
-                link_files.write(_folder(address.base), address.rest, content)
-            else:
-                connections.put(address.base, address.rest, content)
+            base.write(rest, content, connections)
 
         _each(1, put, "the result")
         return StoredAnswer(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
-    def _address(self, link: str, kind: str, what: str) -> _Address:
-        base = next((each for each in self._bases if link.startswith(each)), None)
-        if base is None or not _PRINTABLE.fullmatch(link) or "#" in link:
+    def _address(self, link: str, kind: str, what: str) -> tuple[Base, str]:
+        """The link's location, and what follows its URL. Raises WireError."""
+        base = next((each for each in self._bases if link.startswith(each.url)), None)
+        if base is None or not PRINTABLE.fullmatch(link) or "#" in link:
             raise WireError(
                 f"{what}: its link leads to no store of this service",
                 hint=f"{VARIABLE} names the buckets a service reads, `cleave serve --store` the folder",
             )
-        rest = link[len(base) :]
+        rest = link[len(base.url) :]
         path = rest.partition("?")[0]
         key = unquote(path)
         parts = key.split("/")
         named = re.fullmatch(rf"{kind}/{self._set}/[0-9a-f]{{32}}", "/".join(parts[-3:]))
         # only one spelling, so `path` is sent as checked
         plain = quote(key) == path and not {"", ".", ".."} & set(parts)
-        within = not base.startswith("file:") or rest == "/".join(parts[-3:])  # in a folder: no prefix, nothing signed
-        if not (named and plain and within):
+        if not (named and plain and base.contains(rest, "/".join(parts[-3:]))):
             raise WireError(
                 f"{what}: its link leads to no object of the set in the path", hint=f"they are {kind}/SET/..."
             )
-        return _Address(base, rest)
+        return base, rest
 
 
 def read(
@@ -211,8 +197,8 @@ def own() -> Links:
         text = os.environ.get(VARIABLE, "")
         bases = [base.strip() for base in text.split(",") if base.strip()]
         try:
-            if any(base.startswith("file:") for base in bases):
-                raise ValueError  # only the program can allow a folder
+            if any(base_of(base).by_program for base in bases):
+                raise ValueError
             _own = Links([*_allowed, *bases])
         except ValueError:
             raise WireError(f"{VARIABLE} of this service is not a list of URLs of buckets", code="settings") from None
@@ -223,84 +209,6 @@ def allow(bases: Sequence[str]) -> None:
     """Let this process's service also read these locations."""
     global _own, _allowed
     _allowed, _own = tuple(bases), None
-
-
-def _require_base(base: str) -> None:
-    parts = urlsplit(base)
-    fine = base.endswith("/") and _PRINTABLE.fullmatch(base) is not None and "?" not in base and "#" not in base
-    host = parts.netloc.rpartition(":")[0] if re.search(r":\d+$", parts.netloc) else parts.netloc
-    if parts.scheme == "file":
-        fine = fine and not parts.netloc
-    elif parts.scheme == "http":
-        fine = fine and host in _LOOPBACK  # a store on this machine
-    else:
-        fine = fine and parts.scheme == "https" and host != "" and "@" not in host
-    if not fine:
-        raise ValueError("not the URL of a bucket or a folder")
-
-
-def _folder(base: str) -> str:
-    return unquote(urlsplit(base).path)
-
-
-def _content(address: _Address, wanted: Linked, connections: Connections) -> bytes:
-    """The content, if it is the expected one. Raises Broken."""
-    if address.base.startswith("file:"):
-        folder = _folder(address.base)
-        return _read_twice(lambda: link_files.read(folder, address.rest, wanted.bytes), wanted.sha256)
-    name = (address.base, address.rest.partition("?")[0], wanted.sha256)
-    cached, tag = _warm.find(name)
-    new_tag = ""
-
-    def read() -> bytes:
-        nonlocal new_tag
-        content, new_tag = connections.get(address.base, address.rest, wanted.bytes, tag)
-        return cached if content is None else content  # None: the store accepts the link, and the object is unchanged
-
-    checked = _read_twice(read, wanted.sha256)
-    if checked is not cached and new_tag and len(checked) >= limits.WARM_LEAST_BYTES:
-        _warm.add(name, checked, new_tag)
-    return checked
-
-
-def _read_twice(read: Callable[[], Bytes], sha256: str) -> Bytes:
-    """Return the result of `read`. If its digest is wrong, read again: a bit may have flipped in transit. Raises
-    Broken.
-    """
-    for _ in range(2):
-        content = read()
-        if hashlib.sha256(content).hexdigest() == sha256:
-            return content
-    raise Broken("is not what its digest says")
-
-
-class _Warm:
-    """Cache of large objects from earlier requests, up to WARM_BYTES.
-
-    The store still decides whether a link may read its object: the request contains the object's tag, and the store
-    answers "not modified", or refuses. So no caller gets an object that was read for another.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[str, str, str], tuple[bytes, str]] = OrderedDict()
-
-    def find(self, name: tuple[str, str, str]) -> tuple[bytes, str]:
-        """Content and tag; both empty if not cached."""
-        with self._lock:
-            if name in self._entries:
-                self._entries.move_to_end(name)
-            return self._entries.get(name, (b"", ""))
-
-    def add(self, name: tuple[str, str, str], content: bytes, tag: str) -> None:
-        with self._lock:
-            self._entries[name] = content, tag
-            self._entries.move_to_end(name)
-            while sum(len(each) for each, _ in self._entries.values()) > limits.WARM_BYTES:
-                self._entries.popitem(last=False)
-
-
-_warm = _Warm()
 
 
 def _each(count: int, fetch: Callable[[int, Connections], None], what: str = "") -> None:

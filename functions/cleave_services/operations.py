@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from cleave_services import bodies
-from cleave_services.bodies import Answer, Note, Received
+from cleave_services.bodies import Note, Received, ServiceAnswer
 from cleave_shared import wire
 from cleave_shared.messages import Message
 
@@ -40,14 +40,14 @@ class Operation:
     def models(self) -> tuple[type[Message], type[Message]]:
         hints = get_type_hints(self.work)
         request, answer = hints["request"], hints["return"]
-        return request, next(iter(get_args(answer)), answer)  # of "Answer | Large", the first
+        return request, next(iter(get_args(answer)), answer)  # of "Message | Large", the first
 
     def answer(self, received: Received, note: Note, table_set: str | None, links: Callable[[], Links]) -> Any:
         """Run the work, with links if there is a set. Raises its errors."""
         return self.work(received.request, note, links().below(table_set) if table_set is not None else None)
 
 
-class Service:
+class ServiceHandler:
     """`operations`: targets by path. `prepare` is called before the first request of a process that serves many."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Service:
         self.operations = [Operation(path, target) for path, target in operations.items()]
         self.prepare = prepare
 
-    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> Answer:
+    def call(self, path: str, body: wire.Body, kind: str, links: Callable[[], Links]) -> ServiceAnswer:
         """Answer a POST without HTTP, in its own media type. Raises nothing and logs nothing."""
         for operation in self.operations:
             if match := operation.pattern.fullmatch(path):
@@ -67,7 +67,7 @@ class Service:
                     answer = operation.answer(
                         received, dict[str, Any]().update, next(iter(match.groups()), None), links
                     )
-                    return bodies.dump(answer, received, kind)
+                    return received.answer(answer, kind)
                 except Exception as error:  # noqa: BLE001 - its message may quote values
                     return bodies.refusal(error)
         return bodies.problem(404, "Not Found")

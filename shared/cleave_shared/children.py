@@ -4,7 +4,7 @@ A child answers over its own socket, in frames of plain bytes. Nothing from it i
 input took over can only send data to its parent. Lambda has no usable /dev/shm; hence fork and a socket pair, not Pool
 or Queue. A child's standard streams are /dev/null, because a crashing C++ library may print values.
 
-  with children.fork(lambda channel: channel.send([answer()]), Bounds(seconds=25)) as child:
+  with children.fork(lambda channel: channel.send([answer()]), ChildLimits(seconds=25)) as child:
       (blob,) = child.receive(26)
 
 The end of the block kills and reaps the child, whatever happened in the block. A child may also wait for calls
@@ -61,7 +61,7 @@ _DEFAULT = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGXCPU, signa
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ChildLimits:
     """Limits of a child; None: no limit.
 
     `seconds` of wall-clock time; `cpu_seconds` of all threads (the kernel ends it); `memory`: bytes of address space
@@ -78,7 +78,7 @@ class Bounds:
     confined: bool = False
 
 
-_UNBOUNDED = Bounds()
+_UNBOUNDED = ChildLimits()
 
 
 class Channel:
@@ -169,7 +169,7 @@ class Child:
         self,
         work: Callable[..., None],
         arguments: Sequence[object] = (),
-        bounds: Bounds = _UNBOUNDED,
+        bounds: ChildLimits = _UNBOUNDED,
         *,
         lasting: bool = False,
     ) -> None:
@@ -250,7 +250,7 @@ def _as_buffer(view: memoryview) -> tuple[type[bytes], tuple[pickle.PickleBuffer
     return bytes, (pickle.PickleBuffer(view),)
 
 
-def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()) -> Child:
+def fork(work: Callable[[Channel], None], bounds: ChildLimits = _UNBOUNDED, keep: Collection[int] = ()) -> Child:
     """Run `work` in a forked child. It keeps regular files, memory files, and the descriptors in `keep`.
 
     The calling thread must live as long as the child, because the kernel ties the child to it (prctl(2),
@@ -264,7 +264,7 @@ def fork(work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Col
 
 
 def fork_onto(
-    end: socket.socket, work: Callable[[Channel], None], bounds: Bounds = _UNBOUNDED, keep: Collection[int] = ()
+    end: socket.socket, work: Callable[[Channel], None], bounds: ChildLimits = _UNBOUNDED, keep: Collection[int] = ()
 ) -> int:
     """Fork like `fork`, over an existing socket. Returns the child's process id."""
     parent = os.getpid()
@@ -303,7 +303,7 @@ def answer_calls(channel: Channel, shared: Sequence[int] = ()) -> None:
         while lasting:
             head, payload, *buffers = channel.receive()
             bounds, lasting = json.loads(head)
-            limit(Bounds(**bounds))
+            limit(ChildLimits(**bounds))
             work, arguments = pickle.loads(payload, buffers=buffers)  # noqa: S301 - from the process that it serves
             work(channel, *shared, *arguments)
             limit_time(0.0)  # a caller that waits longer ends this process
@@ -330,7 +330,9 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _live(work: Callable[[Channel], None], channel: Channel, bounds: Bounds, parent: int, keep: set[int]) -> NoReturn:
+def _live(
+    work: Callable[[Channel], None], channel: Channel, bounds: ChildLimits, parent: int, keep: set[int]
+) -> NoReturn:
     """A child's life from fork to exit. Nothing of the parent is flushed, finalised, or run at exit."""
     code = 1
     try:
@@ -382,7 +384,7 @@ def _confine() -> None:
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def limit(bounds: Bounds) -> None:
+def limit(bounds: ChildLimits) -> None:
     """Limit this child from now on. Existing limits are never raised, except `seconds`."""
     if bounds.memory is not None:
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -404,8 +406,8 @@ def start_no_more() -> None:
 
 
 def _close_off() -> None:
-    """Deny what `Bounds` means by "confined" to this thread and everything it starts (landlock(7)). Older kernels deny
-    less, those before 5.13 nothing.
+    """Deny what `ChildLimits` means by "confined" to this thread and everything it starts (landlock(7)). Older kernels
+    deny less, those before 5.13 nothing.
     """
     global _closed_off  # noqa: PLW0603 - a fact about the process
     version = 0 if _closed_off else _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _RULESET_VERSION)

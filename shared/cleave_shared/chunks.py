@@ -14,7 +14,7 @@ _MAGIC = b"CLO1"
 _COUNT = struct.Struct("<4sI")
 _MOST = 1 << 16
 
-Content = TypeVar("Content", bytes, memoryview)
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
 
 
 def joined(files: Sequence[bytes | memoryview]) -> bytes:
@@ -27,7 +27,7 @@ def head_bytes(count: int) -> int:
     return _COUNT.size + 4 * count
 
 
-def split(content: Content) -> list[Content]:
+def split(content: _Bytes) -> list[_Bytes]:
     """Views of the files, without copying. Raises ValueError for content that is not from `joined`."""
     try:
         magic, count = _COUNT.unpack_from(content)

@@ -30,6 +30,7 @@ with extra("aws", "S3, Lambda and signed requests"):
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
@@ -253,6 +254,14 @@ class WireError(CleaveError):
 
 class Undecided(CleaveError):  # noqa: N818 - named for what happened
     code: Code = "undecided"
+
+
+def stack_level() -> int:
+    """The stack level of a warning: that of the first frame outside the client, counted from who warns."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cleave."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @contextmanager

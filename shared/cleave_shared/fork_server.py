@@ -64,7 +64,10 @@ _NONE = ServiceError("no process can be started", hint="is there enough memory?"
 
 
 class ForkServer:
-    """Starts with `start` or the first `fork`, imports the modules `preload`, and ends with this process."""
+    """Starts with `start` or the first `fork`, and ends with this process.
+
+    `preload`: modules that it imports, and functions (module:function) that it calls.
+    """
 
     def __init__(self, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """`environment`: of the server and its children. None: a minimal one, without credentials, passphrases and home
@@ -278,8 +281,11 @@ def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoRet
 
 
 def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        importlib.import_module(module)
+    for each in modules:
+        module, _, function = each.partition(":")
+        imported = importlib.import_module(module)
+        if function:
+            getattr(imported, function)()
     gc.freeze()
 
 

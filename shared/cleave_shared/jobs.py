@@ -3,8 +3,8 @@
 Its questions and answers are in the store under results/{set}/. A state machine passes steps to the function, each with
 presigned links to what it reads and writes. It passes on their answers: numbers and digests.
 
-  Call     the frames of a ScanRequest             -> those of its ScanResponse
-  Reduce   answers of calls, or of other reduces   -> those of a Reduced
+  CallStep     the frames of a ScanRequest             -> those of its ScanResponse
+  ReduceStep   answers of calls, or of other reduces   -> those of a Reduced
 
 A link can be written once. A step gets several, so that it can be repeated if its answer was lost.
 """
@@ -15,42 +15,42 @@ from typing import Annotated, Literal
 from cleave_shared import limits
 from cleave_shared.messages import Blob, Each, Item, Rules
 from cleave_shared.requests import Linked, Sha256, Url
-from cleave_shared.wire import Count, Envelope, Hex
+from cleave_shared.wire import BoundedCount, Envelope, Hex
 
-Links = Annotated[Each[Url], Rules(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
-Number = Annotated[int, Rules(ge=0, lt=limits.MAX_REDUCED, strict=True)]
+_Links = Annotated[Each[Url], Rules(min_length=1, max_length=limits.MAX_STEP_ATTEMPTS)]
+_StepNumber = Annotated[int, Rules(ge=0, lt=limits.MAX_REDUCED, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(Item):
     """A step's answer to the state machine: which step, and which of its links has the answer."""
 
-    number: Number
+    number: _StepNumber
     attempt: Annotated[int, Rules(ge=0, lt=limits.MAX_STEP_ATTEMPTS, strict=True)]
     bytes: Annotated[int, Rules(ge=1, le=limits.MAX_RESULT_BYTES, strict=True)]
     sha256: Sha256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call(Item):
+class CallStep(Item):
     """A step that makes one call. `results`: presigned PUTs for its answer."""
 
     step: Literal["call"]
     set: Hex
-    number: Number
+    number: _StepNumber
     question: Linked
-    results: Links
+    results: _Links
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reduce(Item):
+class ReduceStep(Item):
     """A step that adds up answers; `parts` must have one answer of each step. `question`: a ReduceRequest."""
 
     step: Literal["reduce"]
     set: Hex
-    number: Number
+    number: _StepNumber
     question: Linked
-    results: Links
+    results: _Links
     # a state machine passes null for a failed item
     parts: Annotated[Each[Answered | None], Rules(max_length=limits.MAX_REDUCED)]
 
@@ -65,9 +65,11 @@ class ReduceRequest(Envelope):
 
     profile: Annotated[str, Rules(max_length=32)]
     key_id: Hex
-    answers: Annotated[Each[Links], Rules(min_length=1, max_length=limits.MAX_REDUCED)]
+    answers: Annotated[Each[_Links], Rules(min_length=1, max_length=limits.MAX_REDUCED)]
     kind: Literal["scan", "reduced"]
-    sums: Annotated[Each[Each[tuple[Number, Count]]], Rules(min_length=1, max_length=limits.MAX_STORED_SUMS)]
+    sums: Annotated[
+        Each[Each[tuple[_StepNumber, BoundedCount]]], Rules(min_length=1, max_length=limits.MAX_STORED_SUMS)
+    ]
 
     def __post_init__(self) -> None:
         if any(not terms for terms in self.sums):

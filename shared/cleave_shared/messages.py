@@ -160,9 +160,9 @@ def _load(value: object, frames: Frames | None) -> Bytes:
 Blob = Annotated[bytes, Binary(copied=True)]
 """Bytes: base64 in JSON, a numbered frame in binary."""
 
-View = Annotated[Bytes, Binary(copied=False)]
+BytesView = Annotated[Bytes, Binary(copied=False)]
 """The same without a copy: a view of the body that is read."""
 
-Value = TypeVar("Value")
-Each = Annotated[list[Value], Rules(fail_fast=True)]
+_Value = TypeVar("_Value")
+Each = Annotated[list[_Value], Rules(fail_fast=True)]
 """A list that is refused at its first bad item. Millions of bad ones would be millions of errors, 1 KB each."""

@@ -55,7 +55,7 @@ DEFAULT_PROFILE = SUM60_PACK
 PROFILES = {profile.name: profile for profile in (SUM60_PACK,)}
 
 
-Operation = Literal["sum", "product", "mean", "count", "var", "stddev"]
+SimpleOperation = Literal["sum", "product", "mean", "count", "var", "stddev"]
 
 AGGREGATE_OF: dict[str, str] = {
     "sum": "sum",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from cleave_shared.messages import Binary, Frames, Message, Rules, Tagged, Unlike
 
-Model = TypeVar("Model", bound=Message)
+_Model = TypeVar("_Model", bound=Message)
 _Read = Callable[[Any, Frames | None], Any]
 _EXACT = {bool: "true or false", float: "a finite number", int: "an integer", str: "text", NoneType: "null"}
 _LARGEST = 1 << 53  # the largest integer that is read as a float
@@ -31,11 +31,11 @@ class RefusedError(ValueError):
         self.place = place
 
 
-def read(model: type[Model], value: Any, frames: Frames | None) -> Model:
+def read(model: type[_Model], value: Any, frames: Frames | None) -> _Model:
     """Build a message from JSON. Raises RefusedError with place and rule, without the value."""
     kind: Any = model
     try:
-        message: Model = _reader(kind)(value, frames)
+        message: _Model = _reader(kind)(value, frames)
     except ValueError as error:
         raise _refused(error) from None
     return message
@@ -202,9 +202,9 @@ def _of_message(model: type[Any]) -> _Read:
         if missing := needed - value.keys():
             raise ValueError(f"has no {min(missing)}")
         contents = {}
-        for name, each in value.items():
+        for name, given in value.items():
             try:
-                contents[name] = readers[name](each, frames)
+                contents[name] = readers[name](given, frames)
             except ValueError as error:
                 raise _refused(error, name) from None
         return model(**contents)

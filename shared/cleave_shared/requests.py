@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from cleave_shared import limits
-from cleave_shared.messages import Blob, Bytes, Each, Item, Rules, Tagged, Unlike, View
-from cleave_shared.wire import Count, Envelope, Hex, Sql
+from cleave_shared.messages import Blob, Bytes, BytesView, Each, Item, Rules, Tagged, Unlike
+from cleave_shared.wire import BoundedCount, Envelope, Hex, Sql
 
 SET = r"[0-9a-f]{32}"
 Sha256 = Annotated[str, Rules(pattern=r"^[0-9a-f]{64}$")]
@@ -43,7 +43,7 @@ def _form(value: object) -> Literal["inline", "linked"]:
     return "linked" if isinstance(value, dict | Linked) else "inline"
 
 
-Object = Annotated[Annotated[View, Tagged("inline")] | Annotated[Linked, Tagged("linked")], Unlike(_form)]
+_Object = Annotated[Annotated[BytesView, Tagged("inline")] | Annotated[Linked, Tagged("linked")], Unlike(_form)]
 """An object of a request: its bytes, or a link to them."""
 
 _STORED = {"description": "the whole answer, if it is in the object that `result` names"}
@@ -72,7 +72,7 @@ class TypedColumn(Item):
 
 
 _Name = Annotated[str, Rules(min_length=1, max_length=limits.MAX_SQL_CHARS)]
-Expressions = Annotated[Each[Sql], Rules(max_length=limits.MAX_EXPRESSIONS)]
+_Expressions = Annotated[Each[Sql], Rules(max_length=limits.MAX_EXPRESSIONS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,20 +80,20 @@ class PlainRequest(Envelope):
     """Group and aggregate the rows of Parquet objects, in their order."""
 
     label: Hex = field(default_factory=new_label, metadata={"description": "names the request in its answer"})
-    objects: Annotated[Each[Object], Rules(max_length=limits.MAX_PLAIN_OBJECTS)] = field(
+    objects: Annotated[Each[_Object], Rules(max_length=limits.MAX_PLAIN_OBJECTS)] = field(
         default_factory=list, metadata={"description": "Parquet files; none if the expressions name no column"}
     )
-    rows: Annotated[Each[Count], Rules(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)] = field(
+    rows: Annotated[Each[BoundedCount], Rules(min_length=1, max_length=limits.MAX_PLAIN_OBJECTS)] = field(
         metadata={"description": "rows of each object; needed without objects too"}
     )
     columns: Annotated[Each[_Name], Rules(max_length=limits.MAX_PLAIN_COLUMNS)] | None = field(
         default=None, metadata={"description": "the columns to read; default: all"}
     )
     where: Sql | None = None
-    keys: Expressions = field(default_factory=list)
-    aggregates: Expressions = field(default_factory=list)
+    keys: _Expressions = field(default_factory=list)
+    aggregates: _Expressions = field(default_factory=list)
     members: bool = field(default=False, metadata={"description": "whether to answer the number of each row's group"})
-    filters: Expressions = field(default_factory=list, metadata={"description": "conditions to evaluate for each row"})
+    filters: _Expressions = field(default_factory=list, metadata={"description": "conditions to evaluate for each row"})
     result: Url | None = field(default=None, metadata=_RESULT)
 
     def __post_init__(self) -> None:
@@ -119,8 +119,8 @@ class PlainResponse(Envelope):
     """
 
     label: Hex
-    rows: Count
-    counts: Each[Count]
+    rows: BoundedCount
+    counts: Each[BoundedCount]
     keys: Each[TypedColumn]
     aggregates: Each[TypedColumn]
     numbers: Each[Blob] = field(
@@ -146,7 +146,7 @@ class Lane(Item):
     group and column of each coefficient.
     """
 
-    objects: Annotated[Each[Object], Rules(min_length=1, max_length=limits.MAX_LANE_OBJECTS)]
+    objects: Annotated[Each[_Object], Rules(min_length=1, max_length=limits.MAX_LANE_OBJECTS)]
     start: ChunkNumber = 0
     stop: ChunkNumber
 

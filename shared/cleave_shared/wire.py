@@ -50,16 +50,16 @@ _RULES = {  # pydantic's messages for a dataclass speak of Python
 }
 
 Hex = Annotated[str, Rules(pattern=r"^[0-9a-f]{32}$")]
-Count = Annotated[int, Rules(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
+BoundedCount = Annotated[int, Rules(ge=0, le=limits.MAX_JOB_ROWS, strict=True)]
 Sql = Annotated[str, Rules(min_length=1, max_length=limits.MAX_SQL_CHARS)]
 _RELEASE = r"^[0-9][0-9A-Za-z.+-]{0,31}$"
-Release = Annotated[str, Rules(pattern=_RELEASE)]
+_Release = Annotated[str, Rules(pattern=_RELEASE)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope(Item):
     version: Literal[3] = 3
-    release: Release = field(
+    release: _Release = field(
         default_factory=lambda: RELEASE,  # so that documents do not contain it
         metadata={"description": "the sender's release; only error messages use it"},
     )
@@ -76,7 +76,7 @@ class Problem(Message):
     code: str | None = None
 
 
-Model = TypeVar("Model", bound=Message)
+_Model = TypeVar("_Model", bound=Message)
 
 
 class InProcessRequest:
@@ -141,7 +141,7 @@ def answers(body: bytes, content_type: str) -> bytes:
     return body[_DIGESTED : _DIGESTED + len(NO_MARK)] if media_type(content_type) == FRAMES_TYPE else NO_MARK
 
 
-def load(model: type[Model], body: Body, content_type: str, *, own: bool = False) -> Model:
+def load(model: type[_Model], body: Body, content_type: str, *, own: bool = False) -> _Model:
     """Parse and validate an envelope from a service. `own`: the service is in this process.
 
     Raises WireError (422, or 415 for another content type). The message names fields, never values.
@@ -223,7 +223,7 @@ def _require_unicode(head: Any) -> None:
         raise WireError("the body holds half a surrogate pair, which is not Unicode text") from None
 
 
-def validate(model: type[Model], value: Any, blobs: Sequence[Bytes] | None = None, *, own: bool = False) -> Model:
+def validate(model: type[_Model], value: Any, blobs: Sequence[Bytes] | None = None, *, own: bool = False) -> _Model:
     """`blobs`: of a binary body. `own`: sent by a process of this machine. Raises WireError."""
     frames = None if blobs is None else Frames(blobs)
     envelope = (_read if own else _validated)(model, value, frames)
@@ -232,19 +232,19 @@ def validate(model: type[Model], value: Any, blobs: Sequence[Bytes] | None = Non
     return envelope
 
 
-def _read(model: type[Model], value: Any, frames: Frames | None) -> Model:
+def _read(model: type[_Model], value: Any, frames: Frames | None) -> _Model:
     try:
         return reader.read(model, value, frames)
     except reader.RefusedError as error:
         raise WireError(str(error)) from None
 
 
-def _validated(model: type[Model], value: Any, frames: Frames | None) -> Model:
+def _validated(model: type[_Model], value: Any, frames: Frames | None) -> _Model:
     from pydantic import ValidationError  # noqa: PLC0415 - 50 ms
 
     kind: Any = model
     try:
-        envelope: Model = _adapter(kind).validate_python(value, context=frames)
+        envelope: _Model = _adapter(kind).validate_python(value, context=frames)
     except ValidationError as error:
         raise WireError(describe(error)) from None
     return envelope

@@ -21,7 +21,12 @@ from tests.architecture.test_references import FOLDERS, MODULE
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for half in ("client", "functions", "shared") for path in (ROOT / half).rglob("*.py"))
-COMMANDS = sorted(path for room in ("ask", "cli", "local") for path in (ROOT / "client/cleave" / room).rglob("*.py"))
+COMMANDS = sorted(
+    (
+        ROOT / "client/cleave/names.py",
+        *(path for room in ("ask", "cli", "local") for path in (ROOT / "client/cleave" / room).rglob("*.py")),
+    )
+)
 
 QUOTED = re.compile(r"`([^`]+)`")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")

@@ -19,25 +19,26 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {"cleave_shared": "shared", "cleave_services": "functions", "cleave": "client"}
 SOURCES = {package: sorted((ROOT / root / package).rglob("*.py")) for package, root in PACKAGES.items()}
 
-# Room -> the rooms it may import. `files` and `formats` are modules of their own.
+# Room -> the rooms it may import. `deadline`, `files`, `formats` and `names` are modules of their own.
 ROOMS = {
     "text": set(),
     "files": set(),
     "formats": set(),
-    "processes": set(),
+    "deadline": set(),
+    "names": set(),
     "aggregates": {"text"},
-    "transport": {"processes"},
-    "table": {"files", "text"},
-    "propose": {"files", "table", "text"},
-    "objects": {"files", "processes", "text", "transport"},
+    "transport": {"deadline"},
+    "table": {"deadline", "files", "text"},
+    "propose": {"table", "text"},
+    "objects": {"deadline", "files", "text", "transport"},
     "sql": {"aggregates", "table", "text"},
     "finish": {"aggregates", "sql", "table", "text"},
-    "ckks": {"aggregates", "files", "formats", "processes", "text"},
-    "store": {"aggregates", "ckks", "files", "formats", "objects", "processes", "sql", "table", "text"},
-    "sums": {"aggregates", "ckks", "objects", "processes", "sql", "store", "table", "text", "transport"},
+    "ckks": {"aggregates", "deadline", "files", "formats", "text"},
+    "store": {"aggregates", "ckks", "deadline", "files", "formats", "objects", "sql", "table", "text"},
+    "sums": {"aggregates", "ckks", "deadline", "objects", "sql", "store", "table", "text", "transport"},
     "ask": {
-        *("aggregates", "ckks", "files", "finish", "objects", "processes", "sql", "store", "sums", "table", "text"),
-        *("disclosure", "releases", "share", "transport"),
+        *("aggregates", "ckks", "deadline", "disclosure", "files", "finish", "objects", "propose", "releases", "share"),
+        *("sql", "store", "sums", "table", "text", "transport"),
     },
     "disclosure": {"sql", "table", "text"},
     "share": {"ckks", "formats", "objects", "store"},
@@ -52,15 +53,49 @@ ROOMS = {
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},
     "report": {"ask", "finish", "models", "propose", "sql", "table", "text"},
     "cli": {
-        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "propose", "releases"),
-        *("report", "share", "shown", "sql", "store", "table", "text", "transport"),
+        *("ask", "ckks", "contributions", "files", "finish", "logins", "maintain", "models", "names", "propose"),
+        *("releases", "report", "share", "shown", "sql", "store", "table", "text", "transport"),
     },
     "front": {"files", "transport"},
-    "gateway": {"ask", "disclosure", "finish", "front", "logins", "propose", "sql", "table", "text", "transport"},
+    "gateway": {"ask", "disclosure", "finish", "front", "logins", "sql", "table", "text", "transport"},
     "local": {"ask", "ckks", "cli", "files", "front", "gateway", "objects", "table", "text", "transport"},
-    "api": {
-        *("ask", "finish", "local", "models", "propose", "shown", "sql", "table", "text"),
-    },
+    "api": {"ask", "finish", "local", "models", "propose", "shown", "sql", "table", "text"},
+}
+
+# What stands inside a package that has subpackages, floor by floor from the ground: a module or subpackage imports only
+# from floors below its own.
+FLOORS = {
+    "cleave.ask": (
+        "config joining pointing question",
+        "options way",
+        "owners plan services",
+        "describe reader",
+        "source",
+        "finishing versioned",
+        "session ways",
+        "choice files released",
+        "stored",
+        "opening",
+    ),
+    "cleave.cli": (
+        "console schema_text",
+        "passphrase",
+        "process",
+        "group",
+        "options",
+        "analysts answer app config contributors key stored users",
+        "models questions readers recovery schema shell",
+    ),
+    "cleave_services": (
+        "bodies link_files log web",
+        "link_http",
+        "link_places",
+        "links",
+        "operations",
+        "openapi",
+        "http",
+        "plain sensitive",
+    ),
 }
 
 
@@ -135,6 +170,72 @@ def test_rooms_import_only_what_they_may() -> None:
         assert room in ROOMS, f"{module} stands in no known room"
         others = {room_of(name) for name in imported if name.startswith("cleave.")} - {room}
         assert others <= ROOMS[room], f"{module} imports from {sorted(others - ROOMS[room])}"
+
+
+def inside(package: str, edges: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Each module or subpackage of a package, and which of the others it imports. A subpackage is one, whatever stands
+    in it.
+    """
+
+    def part(module: str) -> str:
+        return module.removeprefix(f"{package}.").split(".")[0]
+
+    found: dict[str, set[str]] = {}
+    for module, imported in edges.items():
+        if module.startswith(f"{package}."):
+            others = {part(name) for name in imported if name.startswith(f"{package}.")}
+            found.setdefault(part(module), set()).update(others - {part(module)})
+    return found
+
+
+def test_rooms_import_all_that_they_may() -> None:
+    """So the map of docs/design.md shows no arrow that is not there."""
+    used = inside("cleave", graph())
+    assert {room: sorted(may - used[room]) for room, may in ROOMS.items() if may - used[room]} == {}
+
+
+def upward(package: str, edges: dict[str, set[str]]) -> list[str]:
+    """The imports inside a package that do not go to a lower floor."""
+    floors = {part: number for number, floor in enumerate(FLOORS[package]) for part in floor.split()}
+    parts = inside(package, edges)
+    assert floors.keys() == parts.keys(), "FLOORS names exactly what stands there"
+    return [
+        f"{part} -> {other}"
+        for part, others in sorted(parts.items())
+        for other in sorted(others)
+        if floors[other] >= floors[part]
+    ]
+
+
+def test_every_package_with_subpackages_has_floors() -> None:
+    """Modules of other rooms cannot go up: without a circle (below) there is an order of them."""
+    packages = {
+        module_of(path, package).rpartition(".")[0]
+        for package, files in SOURCES.items()
+        for path in files
+        if path.name == "__init__.py" and path.parent.name != package
+    }
+    assert packages - {"cleave"} == FLOORS.keys()  # ROOMS are the floors of cleave
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_no_import_goes_up_inside_a_room(package: str) -> None:
+    assert upward(package, graph()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "seen"),
+    [
+        ("cleave.ask.plan", "cleave.ask.ways.rows", "plan -> ways"),  # up into a folder
+        ("cleave.ask.ways.rows", "cleave.ask.session", "ways -> session"),  # beside
+        ("cleave_services.http", "cleave_services.plain.app", "http -> plain"),
+    ],
+)
+def test_an_import_that_goes_up_is_seen(module: str, imported: str, seen: str) -> None:
+    edges = graph()
+    edges[module] = edges[module] | {imported}
+    (package,) = (each for each in FLOORS if module.startswith(f"{each}."))
+    assert seen in upward(package, edges)
 
 
 def test_tests_and_benchmarks_do_not_import_each_other() -> None:

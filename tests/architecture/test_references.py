@@ -136,6 +136,6 @@ def defined(module: Path) -> set[str]:
 def test_what_is_not_there_is_found_missing() -> None:
     for missing in ("nowhere", "pipeline.nothing"):
         assert not resolves(f"cleave.{missing}")
-    assert resolves("cleave.ask.session.finished")
+    assert resolves("cleave.ask.finishing.finished")
     assert resolves("cleave.open_key")
     assert expanded("a/{b,c}/{d,e}") == ["a/b/d", "a/b/e", "a/c/d", "a/c/e"]

@@ -15,8 +15,8 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ckks import key_file
 from cleave.cli import passphrase
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline
 from cleave.table.lazy import of_files
 from cleave.transport.base import Transport
 from cleave_shared.errors import CheckFailed

@@ -13,7 +13,7 @@ import pytest
 
 from cleave.ask.describe import ColumnFate, Description, EncryptedColumn, Leakage, Parameters, Requests
 from cleave.ask.plan import Considered
-from cleave.ask.question import Result, Usage
+from cleave.ask.question import Answer, Usage
 from cleave.ask.way import Cost, Lesson
 from cleave.finish import ResultTable
 from cleave.shown.answer import answer_json, answer_text, footer, terminal_text
@@ -36,10 +36,10 @@ USAGE = Usage(
 )
 
 
-def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> Result:
+def answer(rows: list[list[Any]], bounds: list[list[float | None]], exact: list[list[bool | None]]) -> Answer:
     columns = [Output("group", "key"), Output("n\x1b", "plain"), Output("sum", "encrypted")]
     result = ResultTable(columns=columns, types=["VARCHAR", "BIGINT", "DOUBLE"], rows=rows, bounds=bounds, exact=exact)
-    return Result(result, {"total": "passed", "sentinel": "not needed"}, USAGE, {"plain": 0.5})
+    return Answer(result, {"total": "passed", "sentinel": "not needed"}, USAGE, {"plain": 0.5})
 
 
 def test_the_footer_and_the_head() -> None:
@@ -67,7 +67,7 @@ def test_the_footer_and_the_head() -> None:
     assert first == "local, over what was fetched and decrypted: a subquery"  # rows or totals
 
 
-def undecided() -> Result:
+def undecided() -> Answer:
     plain = answer(
         [["a", 3, 2.512345], ["b", 4, 0.1]], [[None, None, 0.25], [None, None, 0.5]], [[None, None, False]] * 2
     )
@@ -114,14 +114,14 @@ def test_one_row_that_is_too_wide_is_shown_downwards() -> None:
     assert answer_text(two).splitlines()[0].startswith("group ")
 
 
-def long(rows: int) -> Result:
+def long(rows: int) -> Answer:
     return answer(
         [[f"g{row}", row, 2.0] for row in range(rows)], [[None, None, 0.0]] * rows, [[None, None, True]] * rows
     )
 
 
 def test_a_terminal_gets_as_much_as_it_shows_and_is_told_how_to_see_all() -> None:
-    def shown(given: Result, width: int) -> list[str]:
+    def shown(given: Answer, width: int) -> list[str]:
         return terminal_text(given, width, 40, "Do so.").splitlines()
 
     assert shown(long(40), 80) == answer_text(long(40)).splitlines()

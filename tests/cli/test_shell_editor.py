@@ -17,7 +17,7 @@ from prompt_toolkit.output import DummyOutput
 
 from cleave.cli import console
 from cleave.cli.shell import shell as cancel
-from cleave.cli.shell.interactive import Sql, editor, history_path, is_complete, open_history
+from cleave.cli.shell.interactive import SqlCompleter, editor, history_path, is_complete, open_history
 from cleave.cli.shell.shell import Cancellable, Cancelled
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave_shared.errors import InputError
@@ -34,7 +34,7 @@ SCHEMA = Schema(
     ),
     CsvDialect(),
 )
-SQL = Sql({"patients": SCHEMA, "wards": Schema((Column("beds", Kind.LOCAL, "BIGINT"),), CsvDialect())})
+SQL = SqlCompleter({"patients": SCHEMA, "wards": Schema((Column("beds", Kind.LOCAL, "BIGINT"),), CsvDialect())})
 
 
 def offered(before: str) -> list[str]:

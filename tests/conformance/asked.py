@@ -10,7 +10,7 @@ import duckdb
 
 from cleave.sql import nodes
 from cleave.sql.nodes import write
-from cleave.sql.read import Reader
+from cleave.sql.read import ExpressionReader
 from cleave.table.duck import tree_of
 from cleave.table.trees import Tree
 from cleave_shared.errors import QueryRefused
@@ -67,7 +67,7 @@ def bare_calls(sql: str) -> list[Call | None]:
 
 def _call(sql: str, item: Tree) -> Call | None:
     try:
-        node = Reader(sql).node(item)
+        node = ExpressionReader(sql).node(item)
     except QueryRefused:
         return None
     if not isinstance(node, nodes.Call) or node.name not in SUMS.keys() | STATISTICS.keys() or not node.arguments:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from cleave_services.plain import service as plain_service
 from cleave_services.plain.app import app as plain
-from cleave_services.plain.service import service as plain_service
+from cleave_services.sensitive import service as sensitive_service
 from cleave_services.sensitive.app import app as sensitive
-from cleave_services.sensitive.service import service as sensitive_service
 from cleave_shared import wire
 from cleave_shared.version import VERSION as RELEASE
 from tests.functional.gateway import call

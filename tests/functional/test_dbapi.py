@@ -19,7 +19,7 @@ import pytest
 
 import cleave
 from cleave.api.errors import translated
-from cleave.processes.deadline import OutOfTime
+from cleave.deadline import OutOfTime
 from cleave.sql.parameters import Typed
 from cleave.sql.read import read_statement
 from cleave_shared import errors

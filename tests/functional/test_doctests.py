@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import cleave
+from cleave.names import HOMES
 from tests.cli.runner import Cli
 from tests.samples import copy_patients
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = ["cleave", *sorted(home for home in cleave._HOMES if home.startswith("cleave."))]
+PUBLIC = ["cleave", *sorted(home for home in {*HOMES.values()} if home.startswith("cleave."))]
 PRIVATE = ["cleave.sql.parameters"]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
@@ -39,7 +39,7 @@ def test_examples_of_a_module(name: str) -> None:
 
 def test_examples_are_there() -> None:
     with_examples = [name for name in PUBLIC if any(each.examples for each in examples(name))]
-    assert {"cleave", "cleave.api.ask", "cleave.api.connection", "cleave.maintain.operations"} <= set(with_examples)
+    assert {"cleave", "cleave.api.ask", "cleave.api.connection", "cleave.maintain.changes"} <= set(with_examples)
 
 
 class Finder(doctest.DocTestFinder):

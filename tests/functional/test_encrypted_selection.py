@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
@@ -78,13 +78,13 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def ask(sql: str, table: Table, key: SecretKey) -> tuple[Result, Recorder]:
+def ask(sql: str, table: Table, key: SecretKey) -> tuple[Answer, Recorder]:
     transport = Recorder(embedded_services())
     answer = run_query(table, plan_query(sql, table.schema, "t"), key, transport, Silent())  # type: ignore[arg-type]
     return answer, transport
 
 
-def check(sql: str, answer: Result, oracle: duckdb.DuckDBPyConnection) -> None:
+def check(sql: str, answer: Answer, oracle: duckdb.DuckDBPyConnection) -> None:
     expected = [[number(value) for value in row] for row in oracle.execute(sql).fetchall()]
     assert not differences(answer.result, expected)
 

@@ -18,8 +18,8 @@ from cleave.ckks import encryptors as encryptors_module
 from cleave.ckks.encryptors import MIN_CHUNKS_TO_FORK, Encryptors
 from cleave.ckks.job import Job
 from cleave.ckks.key_file import create_key
+from cleave.deadline import Deadline, OutOfTime
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from tests.answering import table_of
 from tests.functional.encrypting import Work, never, one_chunk, three_chunks

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql import split
@@ -152,7 +152,7 @@ def plan(sql: str, table: Table) -> QueryPlan:
     return plan_query(sql, table.schema, table.name)
 
 
-def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> Result:
+def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int = ROWS) -> Answer:
     table = world.tables[rows]
     return run_query(table, plan(sql, table), key, transport, Silent())
 
@@ -161,7 +161,7 @@ def ask(world: World, key: SecretKey, transport: Transport, sql: str, rows: int 
 DUCKDB_LOSS = 1e-12
 
 
-def compare(answer: Result, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
+def compare(answer: Answer, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
     result = answer.result
     head = oracle.execute(sql).description or ()
     assert [column.name for column in result.columns] == [column[0] for column in head]

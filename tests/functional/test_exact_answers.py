@@ -17,7 +17,6 @@ import pytest
 import cleave
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import export_public, public_side
-from cleave.maintain.sharing import add_reader
 
 BIG = 2**53
 DAYS = [date(2020, 1, 1), date(2020, 1, 2), date(1960, 5, 5), date(2024, 2, 29)]
@@ -232,7 +231,7 @@ def median_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         export_public(opened, side, root / "reader.pub")
         place = {"store": str(store), "key": str(key)}
         cleave.put(table, "t", by=["g"], **place)
-        add_reader("t", to=f"{root / 'reader.pub'}={side.fingerprint}", columns=["g", "x"], yes=True, **place)
+        cleave.add_reader("t", to=f"{root / 'reader.pub'}={side.fingerprint}", columns=["g", "x"], yes=True, **place)
         files = {"data": str(table)}
         owner = public_side(open_key(key, None)).fingerprint
         read = {"data": "t", "store": str(store), "reader": str(reader), "fingerprint": owner}

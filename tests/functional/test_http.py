@@ -17,7 +17,7 @@ from fastapi import FastAPI, Response
 from aws.events import http_event, rest_event
 from cleave_services import http
 from cleave_services.bodies import Note
-from cleave_services.operations import Service
+from cleave_services.operations import ServiceHandler
 from cleave_shared import limits, wire
 from cleave_shared.errors import InputError, ServiceError, WireError
 from cleave_shared.messages import Blob, Item, Message
@@ -62,7 +62,7 @@ def post_letter(request: Letter, note: Note, links: None) -> Parcel:
 @pytest.fixture
 def app() -> FastAPI:
     operations = {"/v1/letter": "tests.functional.test_http:post_letter"}
-    made = http.create_app(Service("post-office", "Sends every letter back.", operations))
+    made = http.create_app(ServiceHandler("post-office", "Sends every letter back.", operations))
 
     @made.get("/v1/sets/{set}")
     async def get_set(set: str) -> Response:  # noqa: A002 - the path's own name

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave_services import link_http, links
+from cleave_services import link_http, link_places, links
 from cleave_services.links import Links
 from cleave_shared import limits
 from cleave_shared.errors import WireError
@@ -239,8 +239,8 @@ def test_a_large_object_is_kept_and_asked_about(
     store: Callable[[Line | bytes], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time the store says anew whether this link may read it."""
-    warm = links._Warm()
-    monkeypatch.setattr(links, "_warm", warm)
+    warm = link_places._Warm()
+    monkeypatch.setattr(link_places, "_warm", warm)
     whole = answer(LARGE, "200 OK", 'etag: "1a2b"', f"content-length: {len(LARGE)}")
     same = answer(b"", "304 Not Modified", 'etag: "1a2b"', "content-length: 0")
     said = [whole]
@@ -263,12 +263,12 @@ def test_a_large_object_is_kept_and_asked_about(
 
 
 def test_what_is_kept_is_bounded(store: Callable[[Line | bytes], Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "_warm", links._Warm())
+    monkeypatch.setattr(link_places, "_warm", link_places._Warm())
     monkeypatch.setattr(limits, "WARM_BYTES", 2 * len(LARGE))
     served = store(answer(LARGE, "200 OK", 'etag: "1"', f"content-length: {len(LARGE)}"))
     for number in range(5):
         Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{number:032x}", LARGE)])
-    assert len(links._warm._entries) == 2
+    assert len(link_places._warm._entries) == 2
     Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{4:032x}", LARGE)])
     assert b"if-none-match" in served.asked[-1].lower()
     Links([served.base]).below(SET).read([linked(f"{served.base}tables/{SET}/{0:032x}", LARGE)])
@@ -279,7 +279,7 @@ def test_what_is_kept_is_bounded(store: Callable[[Line | bytes], Store], monkeyp
 def test_a_tag_that_is_none_is_not_sent_back(
     store: Callable[[Line | bytes], Store], monkeypatch: pytest.MonkeyPatch, tag: str
 ) -> None:
-    monkeypatch.setattr(links, "_warm", links._Warm())
+    monkeypatch.setattr(link_places, "_warm", link_places._Warm())
     served = store(answer(LARGE, "200 OK", f"etag: {tag}", f"content-length: {len(LARGE)}"))
     for _ in range(2):
         assert Links([served.base]).below(SET).read([linked(served.base + NAME, LARGE)]) == [LARGE]

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 import cleave
-from cleave.ask import session as asking
+from cleave.ask import finishing
 from cleave.ask.files import FileSource
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.processes.deadline import Deadline, OutOfTime
+from cleave.deadline import Deadline, OutOfTime
 from cleave.table.lazy import of_files
 from cleave.text import figures
 from cleave_shared.errors import InputError, QueryRefused
@@ -179,7 +179,7 @@ SLOW = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b, t"
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine, no question is left to end by itself."""
-    monkeypatch.setattr(asking, "_PATIENCE", HANGS)
+    monkeypatch.setattr(finishing, "_PATIENCE", HANGS)
 
 
 @pytest.mark.usefixtures("patient")

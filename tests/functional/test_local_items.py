@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 from cleave.ask.describe import Description
-from cleave.ask.describe_file import describe_file
-from cleave.ask.plan import Plan
-from cleave.ask.question import Options, Result
-from cleave.ask.ways.file import File, FilePlace
+from cleave.ask.files import describe_file
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import Answer, Options
+from cleave.ask.ways.file import FilePlace, FileWay
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.plan import QueryPlan
@@ -44,7 +44,7 @@ def described(table: Table, cut: QueryPlan) -> Description:
     def unused(*_: object) -> Any:
         raise AssertionError("nothing is sent")
 
-    return describe_file(FilePlace(table, unused, unused), Plan(cut, (File(cut),)))
+    return describe_file(FilePlace(table, unused, unused), AnswerPlan(cut, (FileWay(cut),)))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ class Sent:
         return getattr(self._inner, name)
 
 
-def answer(table: Table, sql: str, key: SecretKey, options: Options | None = None) -> tuple[Result, Sent]:
+def answer(table: Table, sql: str, key: SecretKey, options: Options | None = None) -> tuple[Answer, Sent]:
     plan = plan_query(sql, table.schema, "t")
     assert isinstance(plan, QueryPlan)
     sent = Sent()
@@ -108,7 +108,7 @@ def expected(table: Table, sql: str) -> list[tuple[str | None, ...]]:
     return connection.execute("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM wanted").fetchall()
 
 
-def shown(result: Result) -> list[tuple[str | None, ...]]:
+def shown(result: Answer) -> list[tuple[str | None, ...]]:
     return [tuple(None if value is None else figures.plain(value) for value in row) for row in result.result.rows]
 
 

@@ -153,6 +153,6 @@ def test_texts_of_many_columns_are_compared_some_at_a_time(monkeypatch: pytest.M
     monkeypatch.setattr(Database, "fetch", counted)
     with Database() as database:
         database.load_nothing(3)
-        found = engine.group(database, None, [], [f"count(*) + {number}" for number in range(120)])
-    assert [column.values for column in found.aggregates] == [[str(3 + number)] for number in range(120)]
+        _, _, aggregates = engine.group(database, None, [], [f"count(*) + {number}" for number in range(120)])
+    assert [column.values for column in aggregates] == [[str(3 + number)] for number in range(120)]
     assert 0 < most <= 50

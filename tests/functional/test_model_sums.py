@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from flint import arb, fmpq
 
+from cleave import deadline
 from cleave.api.ask import session_over
 from cleave.ask.options import Asking, complete
 from cleave.ask.session import Session
-from cleave.models.sums import Group, Sums
-from cleave.processes import deadline
-from cleave.processes.deadline import OutOfTime
+from cleave.deadline import OutOfTime
+from cleave.models.sums import KeyedGroup, ModelSums
 from cleave_shared.errors import CleaveError
 
 PATIENTS = Path(__file__).parents[1] / "samples" / "patients.csv"
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("own_key")
 def asked(data: Any, keys: list[str], sets: list[tuple[int, ...]], figures: list[str], **asking: Any):
     given = complete(Asking, asking)
     with session_over(data, given) as session, session.snapshot():
-        sums = Sums(session, given)
+        sums = ModelSums(session, given)
         return sums, sums.ask(keys, sets, figures)
 
 
@@ -103,7 +103,7 @@ def test_all_statements_of_a_model_have_one_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Session, "_answer", slow)
     given = complete(Asking, {"timeout": 9.0})
     with session_over(PATIENTS, given) as session, session.snapshot():
-        sums = Sums(session, given)
+        sums = ModelSums(session, given)
         now[0] += 50  # what is not a question takes none of it
         sums.count("COUNT(*)")
         now[0] += 50
@@ -127,7 +127,7 @@ def test_a_threshold_leaves_groups_and_figures_out() -> None:
     frame["d"] = [Decimal(1)] * 7
     kinds = {"x": "encrypted", "g": "plain", "d": "encrypted"}
     sums, groups = asked(frame, ['"g"'], [(0,)], ['SUM("x")', 'SUM("d")'], schema=kinds, min_group=3)
-    assert groups == [Group(0, ("a",), 6, (groups[0].totals[0], groups[0].totals[1]))]
+    assert groups == [KeyedGroup(0, ("a",), 6, (groups[0].totals[0], groups[0].totals[1]))]
     assert groups[0].totals[0].hidden
     assert groups[0].totals[0].value is None
     assert groups[0].totals[1].value == 6

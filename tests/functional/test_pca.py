@@ -22,7 +22,7 @@ import cleave
 from cleave.ckks.key_file import open_key
 from cleave.ckks.public_key import public_side
 from cleave.models.certified import Certified
-from cleave.models.components import Moments, directions
+from cleave.models.components import Covariances, directions
 from cleave.models.pca import Components
 from cleave.store.identity import create_identity
 from tests.cli.runner import Cli, cli
@@ -117,7 +117,7 @@ def test_components_of_public_data_in_doubles(standardize: bool) -> None:
 
 def test_two_by_two_is_exact() -> None:
     """Covariances 2 and 1: the variances are 3 and 1, the directions halves of a square."""
-    moments = Moments(("a", "b"), 9, 0, (fmpq(0), fmpq(0)), ((fmpq(2), fmpq(1)), (fmpq(1), fmpq(2))))
+    moments = Covariances(("a", "b"), 9, 0, (fmpq(0), fmpq(0)), ((fmpq(2), fmpq(1)), (fmpq(1), fmpq(2))))
     one, two = directions(moments, standardize=False)
     assert (float(arb(one.variance).mid()), float(arb(two.variance).mid())) == (3.0, 1.0)
     half = arb(2).sqrt() / 2

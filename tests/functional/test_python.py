@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import datetime
 import inspect
@@ -70,7 +69,8 @@ def test_an_answer_as_values() -> None:
     assert answer.is_decided
     assert set(answer.checks.values()) == {"passed"}
     assert answer.usage.rows == 600
-    assert answer.plan.keys == ('"ward"',)
+    assert (sums := answer.plan.sums()) is not None
+    assert sums.keys == ('"ward"',)
     assert answer.timings["ask"] < answer.seconds
     assert "passed" in answer.footer()
 
@@ -575,14 +575,6 @@ def test_wrong_arguments_of_an_operation_are_refused_before_a_store_is_opened(tm
         cleave.pull("t", there, **given)
     with pytest.raises(cleave.KeyFileError):
         cleave.ls(**given)
-
-
-def test_the_stub_names_each_public_name_where_it_comes_from() -> None:
-    stub = ast.parse(Path(cleave.__file__).with_suffix(".pyi").read_text("utf-8")).body
-    imported = {alias.name: each.module for each in stub if isinstance(each, ast.ImportFrom) for alias in each.names}
-    assert imported == {name: home for home, names in cleave._HOMES.items() for name in names.split()}
-    (listed,) = (each.value for each in stub if isinstance(each, ast.Assign))
-    assert sorted(ast.literal_eval(listed)) == sorted(cleave.__all__)
 
 
 def is_public(name: str, member: object) -> bool:

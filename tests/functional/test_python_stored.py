@@ -15,10 +15,9 @@ from boto3.session import Session
 import cleave
 from cleave.ckks.key_file import open_key
 from cleave.ckks.public_key import export_public, public_side
-from cleave.contributions.invitation import invite
+from cleave.contributions.invitation import invite, register
 from cleave.objects.locate import open_stores
 from cleave.store.identity import create_identity
-from cleave.store.removing import register
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 

@@ -11,7 +11,7 @@ from cleave.sums.scanned import sum_call
 from cleave_services.links import Buffer
 from cleave_services.sensitive import workers as sharing
 from cleave_shared import children, limits, wire
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Channel, Child, ChildLimits
 from cleave_shared.requests import ScanResponse
 from tests.functional.processes import have_ended
 from tests.functional.test_apart import CREW, workers
@@ -113,6 +113,6 @@ def test_a_forked_process_has_a_buffer_of_its_own() -> None:
         into[:] = b"mine"
         channel.send([bytes(into)])
 
-    with children.fork(work, Bounds()) as child:
+    with children.fork(work, ChildLimits()) as child:
         assert child.receive(120) == [b"mine"]
         assert bytes(ours) == b"ours"

@@ -10,7 +10,7 @@ import pytest
 
 from cleave.ckks.simple import Question
 from cleave_services.sensitive.app import app
-from cleave_services.sensitive.simple import SimpleResponse
+from cleave_services.sensitive.simple import SimpleSensitiveResponse
 from cleave_shared import wire
 from cleave_shared.errors import CheckFailed, InputError
 from tests.functional.gateway import call
@@ -55,7 +55,7 @@ def test_frames_hold_what_json_holds() -> None:
     body = Question(DATA, "sum").body()
     plain = call(app, "POST", "/v1/sensitive", json=body).json()
     framed = call(app, "POST", "/v1/sensitive", json=body, headers={"accept": wire.FRAMES_TYPE})
-    answer = wire.load(SimpleResponse, framed.content, wire.FRAMES_TYPE)
+    answer = wire.load(SimpleSensitiveResponse, framed.content, wire.FRAMES_TYPE)
     assert json.loads(wire.dump_json(answer)) == plain
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport, connect_embedded
 from cleave.transport.endpoint import read_endpoints

@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from aws.serving import ROOT, SERVE, served
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http
 from cleave_services.links import Links
-from cleave_services.operations import Service as Application
+from cleave_services.operations import ServiceHandler
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest
@@ -122,7 +122,7 @@ def test_services_in_the_process_are_handed_requests_as_they_lie() -> None:
 
 
 def test_a_defect_of_a_service_is_told_by_its_class_alone() -> None:
-    broken = Application("broken", "", {"/v1/plain/aggregate": "tests.functional.test_transport_local:fail"})
+    broken = ServiceHandler("broken", "", {"/v1/plain/aggregate": "tests.functional.test_transport_local:fail"})
     reply = broken.call("/v1/plain/aggregate", wire.dump_frames(ROWS), wire.FRAMES_TYPE, lambda: Links([]))
     assert (reply.status, wire.load(wire.Problem, reply.content, reply.kind).error) == (
         500,

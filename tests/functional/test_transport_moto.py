@@ -18,7 +18,7 @@ from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.models import botocore_stubber
 
 from cleave.ckks.secret_key import SecretKey
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.sql.planner import plan_query
 from cleave.table.schema import load_schema, schema_path
 from cleave.table.stream import open_table

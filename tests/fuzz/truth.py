@@ -141,7 +141,9 @@ def _decrypted(question: Question, truth: Mapping[str, Any]) -> Judge:
     """`truth`: each column's figure, by group number where there are groups."""
 
     def judge(message: Message, answer: Answer) -> str:
-        content = json.loads(wire.dump_json(wire.load(sensitive_simple.SimpleResponse, answer.body, answer.kind)))
+        content = json.loads(
+            wire.dump_json(wire.load(sensitive_simple.SimpleSensitiveResponse, answer.body, answer.kind))
+        )
         try:
             figures = question.decrypt(content)
         except CheckFailed as failed:
@@ -193,8 +195,8 @@ def _aggregated(message: Message, answer: Answer) -> str:
 
 def _operated(message: Message, answer: Answer) -> str:
     """Of Python: exact integers, floats within the rounding of a sum."""
-    asked = wire.load(plain_simple.SimpleRequest, message.body, message.kind)
-    told = wire.load(plain_simple.SimpleResponse, answer.body, answer.kind)
+    asked = wire.load(plain_simple.SimplePlainRequest, message.body, message.kind)
+    told = wire.load(plain_simple.SimplePlainResponse, answer.body, answer.kind)
     rows = len(next(iter(asked.data.values())))
     if (told.rows, told.operation) != (rows, asked.operation):
         return f"{WRONG}: another envelope"

@@ -20,11 +20,10 @@ import pyarrow as pa
 import pytest
 
 import cleave
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.public_key import public_side
-from cleave.maintain.operations import add_scan, drop_scan
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import FACTOR
 from tests.cli.runner import Cli
@@ -294,10 +293,10 @@ class Life:
 
     def scan(self) -> None:
         self.note("scan drop" if self.scanned else "scan add")
-        (drop_scan if self.scanned else add_scan)(self.name, **self.given)
+        (cleave.drop_scan if self.scanned else cleave.add_scan)(self.name, **self.given)
         self.scanned = not self.scanned
         if self.rng.random() < 0.3:
-            again = add_scan if self.scanned else drop_scan
+            again = cleave.add_scan if self.scanned else cleave.drop_scan
             self.refused("rows for scans", lambda: again(self.name, **self.given))
 
     def compact(self) -> None:
@@ -432,7 +431,7 @@ class Life:
         truth = question.truth(self.mirror)
         for plan in fronts.session.ways(question.ours):
 
-            def ask(plan: Plan = plan) -> Shown:
+            def ask(plan: AnswerPlan = plan) -> Shown:
                 result = fronts.session.ask(plan, Options(min_group=1, yes=True)).result
                 return Shown(result.rows, result.bounds, result.exact)
 

@@ -17,9 +17,9 @@ import pytest
 
 import cleave
 from cleave.ckks.key_file import create_key
+from cleave.deadline import OutOfTime
 from cleave.gateway import work
 from cleave.logins.users import write_user
-from cleave.processes.deadline import OutOfTime
 from cleave_shared import errors
 from tests.functional.processes import HANGS
 from tests.gateway.conftest import PASSWORD, connect, started, stop

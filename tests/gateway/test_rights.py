@@ -238,7 +238,7 @@ def test_a_statement_runs_in_a_duckdb_that_has_no_table_but_its_own(
         seen.append({name for (name,) in names})
         return run_select(table, *given, **named)
 
-    monkeypatch.setattr("cleave.ask.session.run_select", looked)
+    monkeypatch.setattr("cleave.ask.finishing.run_select", looked)
     both = "SELECT MAX(name), MAX(region) FROM visits JOIN wards USING (ward) WHERE upper(region) <> ''"
     for sql in ("SELECT name, id FROM visits WHERE upper(name) <> '' ORDER BY id LIMIT 1", both) * 3:
         worker.rows(sql)

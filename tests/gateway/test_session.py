@@ -25,8 +25,8 @@ from cleave.gateway import http as over_http
 from cleave.gateway.commands import MOST_STATEMENTS, command_of, commands_of
 from cleave.gateway.postgres import Client, Clients
 from cleave.gateway.refusal import Refused
-from cleave.gateway.session import Command, Settings
-from cleave.gateway.wire import Fields, Stream
+from cleave.gateway.session import Command, SessionSettings
+from cleave.gateway.wire import ClientStream, Fields
 from cleave.gateway.work import Request
 from cleave.gateway.workers import Reply
 from cleave.logins.users import User, Users
@@ -112,7 +112,7 @@ def test_columns_and_options_of_copy() -> None:
 
 def test_settings_have_one_meaning() -> None:
     """That is read once: after a rollback the old one counts again."""
-    settings = Settings("u", 1)
+    settings = SessionSettings("u", 1)
 
     def run(sql: str) -> None:
         for each in commands_of(sql):
@@ -204,7 +204,7 @@ def client() -> Iterator[Client]:
     here, there = socket.socketpair()
     with here, there:
         clients = Clients(workers, Users, Certificate(None, None))
-        yield Client(clients, Stream(here), Admission(1).enter("127.0.0.1", here.close), 1)
+        yield Client(clients, ClientStream(here), Admission(1).enter("127.0.0.1", here.close), 1)
 
 
 TEXTS = [(word, fill) for word in WORDS for fill in FILLS]

@@ -14,7 +14,7 @@ from cleave.front.admission import Admission
 from cleave.front.certificates import Certificate
 from cleave.gateway import postgres, wire
 from cleave.gateway.postgres import Clients, Portal, Prepared
-from cleave.gateway.wire import Gone, Stream
+from cleave.gateway.wire import ClientStream, Gone
 from cleave.logins.scram import Verifier
 from cleave.logins.users import User, Users
 from tests.functional.processes import HANGS
@@ -122,24 +122,24 @@ def test_sizes_are_counted_once() -> None:
 UNREAD = 1 << 24  # bytes: more than any buffer of a socket
 
 
-async def drained(stream: Stream) -> None:
+async def drained(stream: ClientStream) -> None:
     with pytest.raises(Gone):
         await stream.drain()
 
 
-async def closed(stream: Stream) -> None:
+async def closed(stream: ClientStream) -> None:
     stream.close()
 
 
 @pytest.mark.parametrize("end", [drained, closed])
 def test_who_takes_nothing_keeps_no_connection(
-    monkeypatch: pytest.MonkeyPatch, end: Callable[[Stream], Awaitable[None]]
+    monkeypatch: pytest.MonkeyPatch, end: Callable[[ClientStream], Awaitable[None]]
 ) -> None:
     """Nor what was written to it, once the server waited long enough, or closed it."""
     monkeypatch.setattr(wire, "SEND_SECONDS", 0.1)
 
     async def run(here: socket.socket, there: socket.socket) -> None:
-        stream = Stream(here)
+        stream = ClientStream(here)
         there.sendall(struct.pack("!II", 8, 3 << 16))
         await stream.startup(Certificate(None, None).context)
         stream.write(bytes(UNREAD))
@@ -158,5 +158,5 @@ def test_who_takes_nothing_keeps_no_connection(
 def test_who_never_began_is_let_go_at_once() -> None:
     here, there = socket.socketpair()
     with there:
-        Stream(here).close()
+        ClientStream(here).close()
         assert there.recv(1) == b""

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cleave.aggregates.base import Figure
-from cleave.ask.question import DEFAULTS, Options, Result
+from cleave.ask.question import DEFAULTS, Answer, Options
 from cleave.ckks.secret_key import SecretKey
 from cleave.local.embedded import embedded_services
 from cleave.sql.planner import plan_query
@@ -40,7 +40,7 @@ class Silent:
         return lambda _: None
 
 
-def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Result:
+def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Answer:
     schema = load_schema(schema_path(path))
     with open_table(path, schema) as table:
         transport = embedded_services()
@@ -50,7 +50,7 @@ def ask(path: Path, sql: str, key: SecretKey, options: Options = DEFAULTS) -> Re
             transport.close()
 
 
-def compare(answer: Result, items: Sequence[Item], inside: list[Row], duckdbs: list[Row], tally: Tally) -> None:
+def compare(answer: Answer, items: Sequence[Item], inside: list[Row], duckdbs: list[Row], tally: Tally) -> None:
     """The last columns of `answer` are `items`; `inside` has the values that each group's are of."""
     result = answer.result
     assert len(result.rows) == len(inside) == len(duckdbs)

@@ -10,10 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from cleave.ask.describe import ColumnFate, Description, Leakage, Parameters, Requests
-from cleave.ask.question import Result, Usage
+from cleave.ask.question import Answer, Usage
 from cleave.finish import ResultTable
 from cleave.report.page import PageFacts
-from cleave.sql.plan import Output, Source
+from cleave.sql.plan import FigureSource, Output
 
 Cell = tuple[Any, float | None, bool | None]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'`{{7*7}}\u2028\u202e"
@@ -31,7 +31,9 @@ def key(value: Any) -> Cell:
     return value, None, None
 
 
-def table(columns: Sequence[tuple[str, Source, str]], rows: Sequence[Sequence[Cell]], **marks: Any) -> ResultTable:
+def table(
+    columns: Sequence[tuple[str, FigureSource, str]], rows: Sequence[Sequence[Cell]], **marks: Any
+) -> ResultTable:
     return ResultTable(
         columns=[Output(name, source) for name, source, _ in columns],
         types=[type_ for _, _, type_ in columns],
@@ -42,11 +44,11 @@ def table(columns: Sequence[tuple[str, Source, str]], rows: Sequence[Sequence[Ce
     )
 
 
-def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = True) -> Result:
+def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = True) -> Answer:
     hides = min_group is not None
     if not asked:
         usage = Usage(None, None, 6_000, None, None, *[0] * 7)
-        return Result(result, {"plain groups": "not needed"}, usage, {"local": 0.2})
+        return Answer(result, {"plain groups": "not needed"}, usage, {"local": 0.2})
     usage = Usage(
         profile="sum60-pack",
         key_id="8f2a-31c0-77de",
@@ -65,7 +67,7 @@ def answer(result: ResultTable, *, min_group: int | None = None, asked: bool = T
     )
     checks = {"plain groups": "passed", "redundant sum": "passed", "noise": "passed", "range": "not needed"}
     timings = {"split": 0.021, "encode": 0.034, "ask": 0.41, "plain": 0.06, "sensitive": 0.402, "finish": 0.018}
-    return Result(result, checks, usage, timings)
+    return Answer(result, checks, usage, timings)
 
 
 def facts(
@@ -99,7 +101,7 @@ def description(name: str = "ward") -> Description:
     )
 
 
-NUMBERS: tuple[tuple[str, Source, str], ...] = (
+NUMBERS: tuple[tuple[str, FigureSource, str], ...] = (
     ("ward", "key", "VARCHAR"),
     ("COUNT(*)", "plain", "BIGINT"),
     ("AVG(age)", "encrypted", "DOUBLE"),
@@ -198,7 +200,7 @@ def _dates(series: int) -> ResultTable:
             rows.append(
                 [key(str(day)), *([key("ABCDEFGH"[line])] if series > 1 else []), about(mean, 1.5), certain(place)]
             )
-    names: list[tuple[str, Source, str]] = [
+    names: list[tuple[str, FigureSource, str]] = [
         ("month", "key", "DATE"),
         ("AVG(age)", "encrypted", "DOUBLE"),
         ("n", "plain", "BIGINT"),
@@ -236,7 +238,7 @@ def _whole() -> ResultTable:
 
 
 EMPTY = table(NUMBERS, [])
-CASES: dict[str, tuple[Result, PageFacts, Description | None]] = {
+CASES: dict[str, tuple[Answer, PageFacts, Description | None]] = {
     "few": (answer(_few()), facts(), description()),
     "one group": (answer(_groups(1)), facts(), description()),
     "thirty groups": (answer(_groups(30)), facts(), description()),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cleave import CleaveWarning
 from cleave.propose.propose import Examined, propose
-from cleave.report.review import ReviewFacts, review
+from cleave.report.review import review
 from cleave.table.schema import CsvDialect, Schema
 from tests.report.answers import HOSTILE
 
@@ -75,5 +75,5 @@ def proposal(path: Path) -> tuple[Schema, dict[str, Examined]]:
 def page_of(path: Path, *, values: bool = False) -> str:
     schema, examined = proposal(path)
     moment = datetime(2026, 11, 26, 20, 0, tzinfo=UTC)
-    facts = ReviewFacts(path.stem, moment, "review.toml", f"cleave schema {path.name} --from review.toml", values)
-    return review(schema, examined, facts)
+    command = f"cleave schema {path.name} --from review.toml"
+    return review(schema, examined, table=path.stem, created=moment, file="review.toml", command=command, values=values)

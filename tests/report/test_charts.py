@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from cleave.report.charts import MOST_CHARTS, MOST_DRAWN, MOST_LINES, Chart, charts_of
-from cleave.sql.plan import Source
+from cleave.sql.plan import FigureSource
 from tests.report.answers import CASES, HOSTILE, Cell, about, certain, key, table
 
 
@@ -17,7 +17,7 @@ def charts(case: str) -> dict[str, Chart]:
     return {chart.name: chart for chart in charts_of(CASES[case][0].result)}
 
 
-def of_values(*cells: Cell, type_: str = "DOUBLE", source: Source = "encrypted") -> Chart:
+def of_values(*cells: Cell, type_: str = "DOUBLE", source: FigureSource = "encrypted") -> Chart:
     rows = [[key(place), cell] for place, cell in enumerate(cells)]
     (chart,) = charts_of(table((("k", "key", "BIGINT"), ("x", source, type_)), rows))
     return chart
@@ -117,13 +117,15 @@ def test_many_groups_are_cut_and_told() -> None:
 
 
 def test_many_outputs_have_a_limited_number_of_charts() -> None:
-    names: list[tuple[str, Source, str]] = [(f"x{place}", "encrypted", "BIGINT") for place in range(MOST_CHARTS + 5)]
+    names: list[tuple[str, FigureSource, str]] = [
+        (f"x{place}", "encrypted", "BIGINT") for place in range(MOST_CHARTS + 5)
+    ]
     rows = [[key(1), *(certain(place) for place in range(len(names)))]]
     assert len(charts_of(table([("k", "key", "BIGINT"), *names], rows))) == MOST_CHARTS
 
 
 def test_a_line_is_placed_by_time_in_utc() -> None:
-    names: list[tuple[str, Source, str]] = [
+    names: list[tuple[str, FigureSource, str]] = [
         ("t", "key", "TIMESTAMP WITH TIME ZONE"),
         ("x", "encrypted", "BIGINT"),
     ]
@@ -171,7 +173,7 @@ def test_rows_answered_here_as_a_whole_are_named_by_what_is_no_number() -> None:
 
 
 def test_rows_that_names_do_not_tell_apart_have_no_chart() -> None:
-    names: list[tuple[str, Source, str]] = [("k", "local", "VARCHAR"), ("x", "local", "BIGINT")]
+    names: list[tuple[str, FigureSource, str]] = [("k", "local", "VARCHAR"), ("x", "local", "BIGINT")]
     assert charts_of(table(names, [[certain("a"), certain(1)], [certain("a"), certain(2)]])) == []
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.transport.base import Carrier, Service
 from cleave.transport.responses import Response
 from cleave_shared import limits, wire

@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline
 from cleave.transport.base import Carrier, Service, Transport
 from cleave.transport.endpoint import read_endpoints
 from cleave.transport.http import connect_http

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
-from cleave.processes.deadline import Deadline
 from cleave.transport import responses
 from cleave.transport.base import Carrier, Service, Transport
 from cleave.transport.connect import Target, connect

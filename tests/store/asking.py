@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from cleave.ask.choice import FETCH_LIMIT, WAYS
+from cleave.ask.finishing import finished
 from cleave.ask.options import Access
-from cleave.ask.plan import Plan
-from cleave.ask.question import DEFAULTS, Options, Result
-from cleave.ask.session import Session, finished
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import DEFAULTS, Answer, Options
+from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource, checks_of, usage_of
-from cleave.ask.way import Setting, Site
+from cleave.ask.way import Site, WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.choosing import ways_of
-from cleave.ask.ways.rows import Rows
+from cleave.ask.ways.rows import RowsWay
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.store.seen_versions import SeenVersions
@@ -33,11 +34,11 @@ from tests.conftest import no_passphrase
 from tests.functional.processes import HANGS
 
 
-def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> Plan:
+def planned(stored: Stored, sql: str, *, cloud_only: bool = False) -> AnswerPlan:
     sums = KeptTotals(stored.manifest.measures, stored.by, "a plain aggregate is computed from rows")
     cut = plan_query(sql, stored.schema, "trial", cloud_only=cloud_only, sums=sums)
     assert isinstance(cut, QueryPlan)
-    return Plan(cut, ways_of(WAYS, cut, sums))
+    return AnswerPlan(cut, ways_of(WAYS, cut, sums))
 
 
 def site_of(stored: Stored, table: str = "trial", *, services: bool = True) -> Site:
@@ -60,11 +61,11 @@ def stored_site(session: Session) -> Site:
     return session.source.site()
 
 
-def rows_of(plan: Plan) -> Rows:
-    return next(each for each in plan.ways if isinstance(each, Rows))
+def rows_of(plan: AnswerPlan) -> RowsWay:
+    return next(each for each in plan.ways if isinstance(each, RowsWay))
 
 
-def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
+def ask(stored: Stored, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Answer:
     """`cloud_only`: no row is read for it."""
     return ask_plan(stored, planned(stored, sql, cloud_only=cloud_only), options)
 
@@ -85,9 +86,9 @@ def session_of(
     return Session(StoredSource(name, stores, access, others, memory=memory, embedded=embedded, **options))
 
 
-def ask_plan(stored: Stored, plan: Plan, options: Options = DEFAULTS) -> Result:
+def ask_plan(stored: Stored, plan: AnswerPlan, options: Options = DEFAULTS) -> Answer:
     question = question_of(options, Deadline(HANGS))
-    sums = answered(plan, Setting(site_of(stored, plan.table), question, stop=stored.stop))
+    sums = answered(plan, WayContext(site_of(stored, plan.table), question, stop=stored.stop))
     return finished(replace(sums, usage=usage_of(stored), checks=checks_of(stored)), question)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import cleave
-from cleave.maintain.sharing import add_reader, revoke_reader
+from cleave.store import attempts
 from cleave_shared.errors import CleaveError
 from tests.store.judging import Row, line_of
 from tests.store.nonces import noted
@@ -59,6 +59,7 @@ LEAST = 3  # people of a released part
 TOTALS = "SELECT ward, sex, COUNT(*), SUM(bill), SUM(grp) FROM trial GROUP BY ward, sex ORDER BY ward, sex"
 ROWS = "SELECT name, bill, grp FROM trial ORDER BY name"
 NOTE = 16  # bytes of the digest of a key and a nonce
+_HELD_SECONDS = 600.0  # for which a change waits for a revocation: 24 processes share a few cores
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -250,11 +251,11 @@ def reads(it: Process) -> None:
         to = compared(reader.with_name("dan.json.pub"))
         it.call(
             "reader add",
-            lambda to=to: add_reader("trial", to=to, columns="name,bill,grp", yes=True, **it.place) and None,
+            lambda to=to: cleave.add_reader("trial", to=to, columns="name,bill,grp", yes=True, **it.place) and None,
         )
         for _ in range(6):  # while a revocation is under way, others wait
             it.call("read", ask, of="rows", may_fail=True)
-        it.call("reader revoke", lambda: revoke_reader("trial", "dan", **it.place) and None, may_lack=True)
+        it.call("reader revoke", lambda: cleave.revoke_reader("trial", "dan", **it.place) and None, may_lack=True)
         it.call("read", ask, of="nothing")
 
 
@@ -424,6 +425,7 @@ def main() -> int:
     _dies_with_parent()
     _import_all()
     os.fsync = lambda _: None  # nothing need outlive the machine's power
+    attempts.HELD_SECONDS = _HELD_SECONDS
     config = Config.load(Path(sys.argv[1]).read_text())
     codes = [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in list(_children(config))]
     return max(map(abs, codes))

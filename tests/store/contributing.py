@@ -14,14 +14,14 @@ from typing import Any, Self, TypeVar
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ask.session import Session
 from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import PublicKey, open_sealed, public_side
 from cleave.contributions.collect import News, collect, newest_versions
 from cleave.contributions.contribute import Contributions, Invited
-from cleave.contributions.invitation import invitation_of, invite
+from cleave.contributions.invitation import invitation_of, invite, register
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting
@@ -38,7 +38,6 @@ from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.manifest import Sealed, described, new_id
 from cleave.store.measures import SEGMENT_ROWS
 from cleave.store.reader import Opened
-from cleave.store.removing import register
 from cleave.store.sealed import ColumnPlace
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -145,7 +144,7 @@ class World:
         """Of the owner. `options`: of `session_of`."""
         return session_of(self.stores(), self.key_file, SeenVersions(self.root / "owner.json"), self.name, **options)
 
-    def ask(self, sql: str) -> Result:
+    def ask(self, sql: str) -> Answer:
         with closing(self.stored()) as stored:  # the next takes over its DuckDB
             return ask(stored, sql)
 

@@ -20,11 +20,17 @@ from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.contributions.collect import collect
 from cleave.contributions.contribute import contribution_drafts
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import add_scan, derive, derive_products, drop_scan
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.contributions.invitation import remove
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import add_scan_rows as add_scan
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.derive import derive_products
+from cleave.maintain.derive import drop_scan_rows as drop_scan
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.releases.releases import release, revoke
@@ -36,7 +42,6 @@ from cleave.store.drafts import Draft
 from cleave.store.dropping import drop
 from cleave.store.heads import parsed
 from cleave.store.reader import Opened
-from cleave.store.removing import remove
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.sums.stored import Stored

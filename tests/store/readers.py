@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cleave.ask.options import Access
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ask.reader import ReaderTables
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
@@ -57,7 +57,7 @@ class Readers(Releases):
         known = SeenVersions(self.root / f"{name}-reads{memory}.json")
         return Session(StoredSource(self.name, self.stores(), access, memory=known, **options))
 
-    def ask_as(self, name: str, sql: str, **how: Any) -> Result:
+    def ask_as(self, name: str, sql: str, **how: Any) -> Answer:
         with self.read_as(name, **how) as session:
             return session.ask(session.plan(sql))
 

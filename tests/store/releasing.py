@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.ask.question import Result
+from cleave.ask.question import Answer
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.ckks.public_key import PublicKey, public_side
@@ -65,7 +65,7 @@ class Releases(World):
         source.open()
         return source
 
-    def ask(self, name: str, sql: str, *, strict: bool = False, memory: str = "") -> Result:
+    def ask(self, name: str, sql: str, *, strict: bool = False, memory: str = "") -> Answer:
         with Session(self.source(name, memory=memory)) as session:
             return session.ask(session.plan(sql), strict=strict)
 

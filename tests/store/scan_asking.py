@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from cleave.ask.choice import WAYS
-from cleave.ask.plan import Plan
-from cleave.ask.question import DEFAULTS, Options, Result
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import DEFAULTS, Answer, Options
 from cleave.ask.ways.choosing import ways_of
-from cleave.ask.ways.scan import Scan
+from cleave.ask.ways.scan import ScanWay
 from cleave.objects.locate import Stores
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
@@ -94,26 +94,26 @@ def _forget(**_numbers: Any) -> None:
     pass
 
 
-def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> Plan:
+def scan_plan(stored: Stored, sql: str, table: str = "trial", *, cloud_only: bool = True) -> AnswerPlan:
     """Raises QueryRefused where a scan does not answer it and no row may be fetched, or it cannot be cut."""
     sums = SummedRows(stored.manifest, stored.schema)
     cut = plan_query(sql, stored.schema, table, cloud_only=cloud_only, sums=sums)
     if not isinstance(cut, QueryPlan):
         raise QueryRefused(cut.reason)
-    return Plan(cut, ways_of(WAYS, cut, sums))
+    return AnswerPlan(cut, ways_of(WAYS, cut, sums))
 
 
 def scan_sums(stored: Stored, sql: str) -> CutSums:
     """Those that a scan makes."""
-    return next(each.needs for each in scan_plan(stored, sql).ways if isinstance(each, Scan))
+    return next(each.needs for each in scan_plan(stored, sql).ways if isinstance(each, ScanWay))
 
 
 def ask_by_scan(
     stored: Stored, services: Services, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True
-) -> Result:
+) -> Answer:
     return ask_plan(stored, services, scan_plan(stored, sql, cloud_only=cloud_only), options)
 
 
-def ask_plan(stored: Stored, services: Services, plan: Plan, options: Options = DEFAULTS) -> Result:
+def ask_plan(stored: Stored, services: Services, plan: AnswerPlan, options: Options = DEFAULTS) -> Answer:
     stored.remote = services
     return asking.ask_plan(stored, plan, options)

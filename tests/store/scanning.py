@@ -14,7 +14,7 @@ from cleave.store.encrypting import encrypt_lane
 from cleave.store.lanes import Lanes, plan_lanes
 from cleave.sums.scanned import Addends, Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave_services.sensitive.evaluate import Evaluator
-from cleave_services.sensitive.scan import MaskedSums, ScanChunk, Wanted
+from cleave_services.sensitive.scan import MaskedSums, ScanChunk, ScanLayout
 from cleave_shared import rowsets
 from cleave_shared.masking import mask_evaluator
 
@@ -59,8 +59,8 @@ class Rows:
             for place, number in enumerate(addends.chunks)
         ]
 
-    def wanted(self, asked: SumCall) -> Wanted:
-        return Wanted(asked.cut.cuts, asked.weights, asked.label)
+    def wanted(self, asked: SumCall) -> ScanLayout:
+        return ScanLayout(asked.cut.cuts, asked.weights, asked.label)
 
     def answer(self, asked: SumCall, sums: MaskedSums | None = None, shares: int = 1) -> Totals:
         """What the service answers, its work divided between `shares` processes."""

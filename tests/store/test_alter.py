@@ -9,10 +9,11 @@ import duckdb
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import update
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.schemas import load_stored_schema

@@ -21,10 +21,15 @@ from typing import Any
 import pytest
 
 from cleave.contributions.collect import collect
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import add_scan, derive, derive_products
-from cleave.maintain.rotate import rotate
+from cleave.contributions.invitation import remove
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import add_scan_rows as add_scan
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.derive import derive_products
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.releases.releases import release, revoke
@@ -35,7 +40,6 @@ from cleave.store.dropping import drop
 from cleave.store.moving import clear
 from cleave.store.newest import MovedError
 from cleave.store.reader import LostError
-from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import CleaveError, CleaveWarning, InputError, ServiceError
 from tests.campaign import FACTOR, FULL

@@ -18,10 +18,11 @@ import pytest
 
 import cleave
 from cleave.ckks.public_key import public_side
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.rotate import rotate
-from cleave.maintain.sharing import collect
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import ConflictError
 from cleave.releases.releases import release
@@ -145,7 +146,7 @@ COMMANDS = [
     Command("show", shown),
     Command("log", lambda place: [each["what"] for each in cleave.log("trial", **given(place))]),
     Command("release new", new_release, writes=True),
-    Command("collect", lambda place: collect("trial", **given(place)).rows, writes=True),
+    Command("collect", lambda place: cleave.collect("trial", **given(place)).rows, writes=True),
 ]
 
 

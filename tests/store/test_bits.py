@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import update
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import update_rows as update
 from cleave.maintain.pull import pull_arrow
 from cleave.objects.locate import Folder
 from cleave.store import put as putting

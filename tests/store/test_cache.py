@@ -18,7 +18,7 @@ from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
-from cleave.maintain.changes import delete
+from cleave.maintain.changes import delete_rows as delete
 from cleave.objects.cache import Cache, open_cache
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.store import cells as of_cells

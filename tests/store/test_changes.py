@@ -16,9 +16,11 @@ from cryptography.exceptions import InvalidSignature
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import Deleted, OldVersions, delete, signed_record, update
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.record import Deleted, OldVersions, signed_record
 from cleave.objects.locate import Folder
 from cleave.store import put as putting
 from cleave.store.cells import Cells

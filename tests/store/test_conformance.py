@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
-from cleave.ask.tables import open_tables
 from cleave.finish import ResultTable
 from cleave.local.embedded import embedded_services
 from cleave.objects.locate import Folder, Stores

@@ -11,12 +11,11 @@ import pytest
 
 from cleave.ask.question import Options
 from cleave.contributions.contributed import _require_canonical
-from cleave.contributions.invitation import invitation_of
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.contributions.invitation import invitation_of, register, remove
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder, Stores
 from cleave.store import put as putting
-from cleave.store import removing
 from cleave.store.dropping import drop
 from cleave.store.manifest import SealedColumn, new_id
 from cleave.store.sealed import ColumnBlock
@@ -122,7 +121,7 @@ def test_a_contributor_that_is_not_registered_puts_nothing(world: World) -> None
     assert "cleave contributor add" in (raised.value.hint or "")
     world.register("east")
     before = world.public()
-    removing.remove(world.tables()[0], "trial", "east")
+    remove(world.tables()[0], "trial", "east")
     world.contribute("east", NORTH, public=before)
     assert world.collect() == []
     assert world.open().manifest.rows == 3
@@ -201,9 +200,9 @@ def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -
 def test_a_removed_contributors_rows_are_gone(joined: World) -> None:
     tables, _ = joined.tables()
     invited = joined.public()
-    removing.remove(tables, "trial", "south")
+    remove(tables, "trial", "south")
     assert joined.ask(SUMS).result.rows == expected(joined, OWN + NORTH, SUMS)
-    removing.remove(tables, "trial", "north")
+    remove(tables, "trial", "north")
     assert joined.ask(SUMS).result.rows == expected(joined, OWN, SUMS)
     joined.contribute("north", SOUTH, public=invited)
     assert joined.collect() == []
@@ -217,10 +216,10 @@ def test_wrong_names_of_contributors_are_refused(world: World) -> None:
     tables, _ = world.tables()
     for name in ("", "owner", "Owner", "North", " x", "a" * 65, "a\nb", "\x1b[0m"):
         with pytest.raises(InputError):
-            removing.register(tables, "trial", name, "ab" * 32)
+            register(tables, "trial", name, "ab" * 32)
     with pytest.raises(InputError, match="that of contributor 'north'"):
-        removing.register(tables, "trial", "other", world.identity("north").public)
-    removing.register(tables, "trial", "St. Mary-2", "ab" * 32)
+        register(tables, "trial", "other", world.identity("north").public)
+    register(tables, "trial", "St. Mary-2", "ab" * 32)
 
 
 def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:

@@ -14,7 +14,7 @@ from cleave.ask.files import FileSource
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.local.embedded import embedded_services
-from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_expression as derive
 from cleave.sql.read import canonical, expression_of
 from cleave.store.schemas import stored_schema
 from cleave.table.lazy import of_files

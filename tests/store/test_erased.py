@@ -17,11 +17,15 @@ from typing import Any
 import pytest
 
 from cleave.contributions.collect import collect
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import add_scan, derive
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate, undo
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import add_scan_rows as add_scan
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
+from cleave.maintain.rotate import undo
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
 from cleave.releases.releases import release

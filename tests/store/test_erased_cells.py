@@ -13,8 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import delete, update
-from cleave.maintain.pull import verify
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder
 from cleave.store import sealed, vault
 from cleave.store.compacting import compact

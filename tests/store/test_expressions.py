@@ -16,8 +16,9 @@ from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.contributions.invitation import Invitation, invite
 from cleave.local.embedded import embedded_services
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
 from cleave.objects.locate import Folder
 from cleave.store.schemas import load_stored_schema, read_stored_schema
 from cleave.table.lazy import of_files

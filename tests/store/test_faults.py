@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder, Stores
 from cleave.store import compacting
 from cleave.store import put as putting

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.pull import verify
+from cleave.maintain.pull import find_damage as verify
 from cleave.store import put as putting
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent

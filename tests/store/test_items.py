@@ -61,8 +61,8 @@ def test_only_the_columns_that_need_it_are_fetched(world: World) -> None:
     world.put("ward")
     plan = planned(world.stored(), "SELECT ward, AVG(bill), MEDIAN(age) FROM trial GROUP BY ward")
     rows = rows_of(plan)
-    assert rows.columns == {"trial": ["ward", "age"]}
-    needed = world.stored().rows.needed(rows.columns["trial"])
+    assert rows.cut.rows() == {"trial": ["ward", "age"]}
+    needed = world.stored().rows.needed(rows.cut.rows()["trial"])
     assert [stored_column(world, number) for number in needed.sealed] == ["age"]
     assert not needed.ordered
 
@@ -174,7 +174,7 @@ def test_padded_questions_read_everything(world: World) -> None:
     stored = world.stored()
     plan = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery' AND age > 3")
     rows, site = rows_of(plan), site_of(stored)
-    every = stored.rows.reads(stored.rows.needed(rows.columns["trial"]))
+    every = stored.rows.reads(stored.rows.needed(rows.cut.rows()["trial"]))
     assert rows.work(site, pad=True).reads == every
     assert rows.work(site, pad=False).reads == every
     nowhere = planned(stored, "SELECT MEDIAN(bill) FROM trial WHERE ward = 'nowhere' AND age > 3")

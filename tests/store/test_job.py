@@ -24,20 +24,20 @@ from moto.core.exceptions import JsonRESTError
 
 from aws.translate import source
 from cleave.ask.options import Access
+from cleave.ask.owners import open_tables
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.tables import open_tables
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
+from cleave.deadline import Deadline, OutOfTime
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.store.manifest import new_id
 from cleave.store.put import put
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.vault import Vault
 from cleave.sums import job
-from cleave.sums.job import Answer, Job
+from cleave.sums.job import JobAnswer, ScanJob
 from cleave.sums.machine import Execution, Machine
 from cleave.sums.scan import ScanCall
 from cleave.table.progress import Silent
@@ -131,12 +131,12 @@ class Cloud:
 
             yield ScanCall(f"{self.segments.segments.index(rows):032x}", question, request)
 
-    def job(self) -> Job:
-        return Job(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name, self.storage)
+    def job(self) -> ScanJob:
+        return ScanJob(self.storage, f"tables/{self.set}", self.vault, self.machine, self.name)
 
     def run(
         self, seconds: float = HANGS, calls: Callable[[], Iterator[ScanCall]] | None = None, window: int = WINDOW
-    ) -> list[Answer]:
+    ) -> list[JobAnswer]:
         return self.job().run(
             calls or self.calls,
             [5] * GROUPS,
@@ -146,7 +146,7 @@ class Cloud:
             lambda _, __: None,
         )
 
-    def totals(self, answers: list[Answer]) -> dict[tuple[int, int], int]:
+    def totals(self, answers: list[JobAnswer]) -> dict[tuple[int, int], int]:
         (answer,) = answers
         assert [question.label for _, question in answer.calls] == [each.label for _, each in self.segments.asked]
         return self.segments.totals(answer.shape, answer.files)
@@ -641,13 +641,13 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
     cloud: Cloud, contributed: World, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A contributor's sums are whole, and the owner's are not there at all."""
-    run = Job.run
+    run = ScanJob.run
     owners = contributed.open().manifest.segments[0]
 
-    def less(self: Job, calls: Callable[[], Iterable[ScanCall]], *how: Any) -> list[Answer]:
+    def less(self: ScanJob, calls: Callable[[], Iterable[ScanCall]], *how: Any) -> list[JobAnswer]:
         return run(self, lambda: [each for each in calls() if each.segment != owners.id], *how)
 
-    monkeypatch.setattr(Job, "run", less)
+    monkeypatch.setattr(ScanJob, "run", less)
     with pytest.raises(CheckFailed, match="not of all rows"):
         _by_job(cloud, contributed, key_file)
 

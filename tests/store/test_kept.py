@@ -17,7 +17,7 @@ import pytest
 
 from cleave.disclosure.noise import Clamp, Statistic, statistics
 from cleave.releases import kept
-from cleave.releases.kept import Reading, kept_totals
+from cleave.releases.kept import NoisyReading, kept_totals
 from cleave.sql.rejoin import Texts
 from cleave.store import put as putting
 from cleave.store.rows import Rows
@@ -140,7 +140,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     return drawn
 
 
-def totals_of(world: Visits, reading: Reading, numbers: Sequence[Statistic] = STATISTICS) -> tuple[list[int], ...]:
+def totals_of(world: Visits, reading: NoisyReading, numbers: Sequence[Statistic] = STATISTICS) -> tuple[list[int], ...]:
     return kept_totals(world.tables()[0], world.open(), reading, numbers)
 
 
@@ -166,7 +166,7 @@ def value_of(clamp: Clamp, text: str) -> int | None:
     return sorted([clamp.low, units, clamp.high])[1]
 
 
-def summed(rows: Sequence[tuple[int, Row]], reading: Reading) -> list[list[int]]:
+def summed(rows: Sequence[tuple[int, Row]], reading: NoisyReading) -> list[list[int]]:
     people: dict[tuple[str, ...], list[tuple[int, Row]]] = {}
     for bits, row in rows:
         person = tuple(row[each].replace("-0.0", "0.0") for each in reading.entity)
@@ -203,7 +203,7 @@ def summed(rows: Sequence[tuple[int, Row]], reading: Reading) -> list[list[int]]
 def test_totals_are_of_the_rows_with_the_lowest_bits_of_each_person(
     world: Visits, drawn: Drawn, entity: tuple[str, ...], by: tuple[str, ...]
 ) -> None:
-    reading = Reading(by, tuple(VALUES[each] for each in by), entity, CLAMPS, most_rows=9)
+    reading = NoisyReading(by, tuple(VALUES[each] for each in by), entity, CLAMPS, most_rows=9)
     totals = totals_of(world, reading)
     expected = summed(rows_and_bits(world, drawn), reading)
     assert list(totals) == expected
@@ -211,7 +211,7 @@ def test_totals_are_of_the_rows_with_the_lowest_bits_of_each_person(
 
 
 def test_cells_without_rows_or_values_have_zeros(world: Visits) -> None:
-    reading = Reading(("ward", "level"), (VALUES["ward"], VALUES["level"]), ("patient",), CLAMPS, most_rows=1000)
+    reading = NoisyReading(("ward", "level"), (VALUES["ward"], VALUES["level"]), ("patient",), CLAMPS, most_rows=1000)
     rows, *others = totals_of(world, reading)
     cells = list(product(*reading.values))
     b2 = cells.index(("B", "2"))
@@ -222,7 +222,7 @@ def test_cells_without_rows_or_values_have_zeros(world: Visits) -> None:
 
 
 def test_bits_are_drawn_anew_for_each_row(world: Visits, drawn: Drawn) -> None:
-    reading = Reading((), (), ("patient",), CLAMPS, most_rows=1)
+    reading = NoisyReading((), (), ("patient",), CLAMPS, most_rows=1)
     for _ in range(2):
         totals_of(world, reading)
     assert list(map(len, drawn.bytes)) == [8 * len(part) for part in PARTS] * 2
@@ -233,4 +233,4 @@ def test_no_row_counts_without_random_bits(world: Visits, monkeypatch: pytest.Mo
     fewer = SimpleNamespace(token_bytes=lambda count: secrets.token_bytes(count - 8))
     monkeypatch.setattr(kept, "secrets", fewer)
     with pytest.raises(duckdb.ConstraintException):
-        totals_of(world, Reading((), (), ("patient",), CLAMPS, most_rows=1))
+        totals_of(world, NoisyReading((), (), ("patient",), CLAMPS, most_rows=1))

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import cleave
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import update
-from cleave.maintain.pull import verify
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder, Stores
 from cleave.store import compacting
 from cleave.store import put as putting

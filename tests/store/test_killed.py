@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.pull import verify
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Stores, open_stores
 from cleave.store.schemas import load_stored_schema
 from cleave.store.seen_versions import SeenVersions

@@ -14,9 +14,9 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.deadline import Deadline
 from cleave.objects.locate import Stores
 from cleave.objects.s3 import Bucket
-from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
 from cleave.store.manifest import new_id
 from cleave.store.seen_versions import SeenVersions

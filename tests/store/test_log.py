@@ -15,7 +15,7 @@ from cleave.objects.locate import Folder, Stores
 from cleave.objects.storage import Storage, StoreError
 from cleave.store import log as of_log
 from cleave.store.heads import LogHead
-from cleave.store.log import PAGE, Page, Record, _page, _sealed, _signed, extended, pages_of, records_of
+from cleave.store.log import PAGE, LogPage, Record, _page, _sealed, _signed, extended, pages_of, records_of
 from cleave.store.reader import LostError, Opened
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -268,7 +268,7 @@ def _forged(made: Tables, opened: Opened, records: list[Record], log: LogHead) -
     """Pages of these records, each sealed as the owner seals them."""
     earlier = None
     for start in range(0, len(records), 4):
-        page = Page(earlier=earlier, records=tuple(records[start : start + 4]))
+        page = LogPage(earlier=earlier, records=tuple(records[start : start + 4]))
         earlier = _sealed(made, made.folder("trial"), opened.vault, page)
     return log.model_copy(update={"page": earlier})
 

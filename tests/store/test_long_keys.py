@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from cleave.contributions import contribute
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import update
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import update_rows as update
 from cleave.releases.noisy_draft import _texts
 from cleave.releases.release import MOST_TOTALS, ReleasedTotals
 from cleave.store import put as putting

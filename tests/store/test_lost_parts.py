@@ -8,9 +8,9 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
+from cleave.contributions.invitation import remove
 from cleave.contributions.lost import clear
-from cleave.maintain.rotate import rotate
-from cleave.store import removing
+from cleave.maintain.rotate import move_table as rotate
 from cleave.store.contribution import folder_of
 from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
@@ -47,7 +47,7 @@ def in_folder(world: World, table_id: str, name: str) -> set[str]:
 def test_of_a_contributor_who_was_removed(world: World) -> None:
     tables, invited = world.tables()[0], world.public()
     assert told(tables) == [], "what was collected is not lost"
-    removing.remove(tables, "trial", "north")
+    remove(tables, "trial", "north")
     assert told(tables) == []
     for rows in (NORTH, SOUTH):
         world.contribute("north", rows, public=invited)
@@ -96,7 +96,7 @@ def test_of_a_dropped_table(world: World) -> None:
 
 def test_what_anyone_may_have_put_there_stops_no_collect(world: World) -> None:
     tables, invited = world.tables()[0], world.public()
-    removing.remove(tables, "trial", "north")
+    remove(tables, "trial", "north")
     world.contribute("north", NORTH, public=invited)
     folder = folder_of(tables.open("trial").manifest.table_id, world.identity("north").public)
     head = world.sensitive().read(f"{folder}/head")

@@ -15,12 +15,12 @@ import cleave
 from cleave.ask.choice import FETCH_LIMIT
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.totals import TotalsWay
 from cleave.objects.locate import Folder
 from cleave.shown.plan import plan_lines
 from cleave.sql.plan import LocalPlan
 from cleave.store import put as putting
-from cleave.store.columns import Batches
+from cleave.store.columns import RecordBatches
 from cleave.table.lazy import LazyTable, of_files
 from cleave.table.progress import Silent
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
@@ -99,7 +99,7 @@ def kind() -> str:
 @pytest.fixture
 def totals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Totals are read however few rows there are."""
-    monkeypatch.setattr(Totals, "worth", 10**9)
+    monkeypatch.setattr(TotalsWay, "worth", 10**9)
 
 
 @pytest.fixture
@@ -418,13 +418,13 @@ def test_rows_are_held_where_a_table_is_read_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch, sql: str, times: int
 ) -> None:
     held: list[int | None] = []
-    hold = Batches.hold
+    hold = RecordBatches.hold
 
-    def counted(opened: Batches, most: int | None) -> int | None:
+    def counted(opened: RecordBatches, most: int | None) -> int | None:
         held.append(hold(opened, most))
         return held[-1]
 
-    monkeypatch.setattr(Batches, "hold", counted)
+    monkeypatch.setattr(RecordBatches, "hold", counted)
     with place.session() as session:
         plan = session.plan(sql)
         described = session.describe(plan)

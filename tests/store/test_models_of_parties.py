@@ -11,7 +11,7 @@ from cleave.ask.options import Asking, complete
 from cleave.models.components import moments
 from cleave.models.fitting import fit_linear
 from cleave.models.linear import LinearModel
-from cleave.models.sums import Sums
+from cleave.models.sums import ModelSums
 from cleave_shared.errors import QueryRefused
 from tests.store.contributing import World, kept_as
 
@@ -45,7 +45,7 @@ def with_south(world: World) -> None:
 
 def fitted(world: World, formula: str) -> LinearModel:
     with world.session() as session, session.snapshot():
-        return fit_linear(Sums(session, complete(Asking, {})), formula, None, 0, 0.95)
+        return fit_linear(ModelSums(session, complete(Asking, {})), formula, None, 0, 0.95)
 
 
 @pytest.mark.sampled(2)
@@ -80,4 +80,4 @@ def test_components_need_others_too(tmp_path: Path, key_file: Path) -> None:
         session.snapshot(),
         pytest.raises(QueryRefused, match="are more than a third of the people"),
     ):
-        moments(Sums(session, complete(Asking, {})), ["age", "bill"])
+        moments(ModelSums(session, complete(Asking, {})), ["age", "bill"])

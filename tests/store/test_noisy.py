@@ -17,7 +17,7 @@ import pytest
 from cleave.ask import released
 from cleave.ckks.key_file import create_key, open_key
 from cleave.disclosure.noise import Statistic
-from cleave.maintain.rotate import rotate
+from cleave.maintain.rotate import move_table as rotate
 from cleave.releases import noising
 from cleave.releases.noisy import NoisyTotals
 from cleave.releases.noisy_page import noisy_page_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_expression as derive
 from cleave.store.manifest import Object
 from cleave.store.padding import padded, room
 from cleave.table.progress import Silent

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from cleave.ask.question import Options
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import delete
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Folder
 from cleave.store import cells as of_cells
 from cleave.store import put as putting

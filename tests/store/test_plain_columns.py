@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.changes import delete
+from cleave.maintain.changes import delete_rows as delete
 from cleave.objects.locate import Folder
 from cleave.store import cells as of_cells
 from cleave.store import columns, reading, rows, sealed

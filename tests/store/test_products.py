@@ -16,13 +16,15 @@ import pytest
 import cleave
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.moments import Cross
-from cleave.ask.question import Options, Result
+from cleave.ask.question import Answer, Options
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
 from cleave.maintain.derive import derive_products as derive_all
-from cleave.maintain.pull import verify
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects.locate import Folder
 from cleave.sql.aligned import aligned, product
 from cleave.sql.plan import Argument
@@ -125,7 +127,7 @@ def exact(name: str, y: Sequence[Fraction], x: Sequence[Fraction]) -> Fraction |
 
 
 def require_exact(
-    world: World, by: Sequence[str], ask: Callable[[str], Result], pairs: Sequence[tuple[str, str]]
+    world: World, by: Sequence[str], ask: Callable[[str], Answer], pairs: Sequence[tuple[str, str]]
 ) -> None:
     """All statistics of `pairs` by `by` are the exact ones, within their bounds."""
     numbers = sorted({each for pair in pairs for each in pair})
@@ -368,7 +370,7 @@ def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
 def test_scans_have_them_too(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "sex", products=("bill", "age"), scan=True)
 
-    def ask(sql: str) -> Result:
+    def ask(sql: str) -> Answer:
         with closing(world.stored()) as stored:
             return ask_by_scan(stored, Services(world.stores), sql)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cleave.contributions.collect import collect
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
 from cleave.store.dropping import drop
 from cleave.sums.stored import Stored
 from tests.store.contributing import World

@@ -13,17 +13,19 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.contributions.invitation import remove
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.releases.drafting import drafted
 from cleave.releases.page import is_signed_from, page_of
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
 from cleave.store.published import ENDS, Digests
-from cleave.store.removing import remove
 from cleave.store.rows import Rows
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables

@@ -20,11 +20,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from cleave.ask.owners import tag_of
 from cleave.ckks.owner_key import encoded
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Folder
 from cleave.objects.storage import replaced
 from cleave.share.addressed import MOST_HEAD, SUITE, place_of

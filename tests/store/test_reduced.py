@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cleave.ckks.secret_key import SecretKey, fresh_key
-from cleave.sums.job import Term, reduced
+from cleave.sums.job import ResultIndex, reduced
 from cleave.sums.scanned import Shape, SumCall, sum_call, weights_of
 from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_shared.errors import CheckFailed
@@ -47,7 +47,7 @@ class Segments:
         truths = [rows.truth(numbers) for rows, numbers in zip(self.segments, self.numbers, strict=True)]
         return {place: sum(truth.get(place, 0) for truth in truths) for place in set().union(*truths)}
 
-    def summed(self, terms: Sequence[Sequence[Term]], files: Sequence[Sequence[bytes]]) -> list[bytes]:
+    def summed(self, terms: Sequence[Sequence[ResultIndex]], files: Sequence[Sequence[bytes]]) -> list[bytes]:
         """What a reducing step makes of answers."""
         chunks = [Chunk(at, files[step][place]) for at, some in enumerate(terms) for step, place in some]
         found = BlockSums(self.segments[0].evaluator).evaluate(chunks).files
@@ -95,7 +95,7 @@ def test_what_a_step_does_wrong_is_found(segments: Segments, times: int) -> None
             segments.totals(shape, segments.summed(spoiled, segments.files))
 
 
-def _spoiled(terms: Sequence[Sequence[Term]], rng: random.Random) -> list[list[Term]]:
+def _spoiled(terms: Sequence[Sequence[ResultIndex]], rng: random.Random) -> list[list[ResultIndex]]:
     spoiled = [list(each) for each in terms]
     at = rng.choice([at for at, each in enumerate(spoiled) if len(each) > 1])
     other = rng.choice([number for number in range(len(spoiled)) if number != at])

@@ -9,8 +9,10 @@ import pytest
 
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.derive import derive, derive_products
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.derive import derive_products
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions

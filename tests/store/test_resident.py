@@ -10,8 +10,8 @@ import pytest
 
 import cleave
 from cleave.ckks.owner_key import OwnerKey
+from cleave.deadline import Deadline
 from cleave.objects.locate import Folder
-from cleave.processes.deadline import Deadline
 from cleave.store import reading as of_reading
 from cleave.store import rows as of_rows
 from cleave.store import sealed

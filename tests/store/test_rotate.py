@@ -11,9 +11,9 @@ from cleave.ckks.cipher import Cipher
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.maintain import rotate as rotating
-from cleave.maintain.derive import derive
-from cleave.maintain.pull import verify
-from cleave.maintain.rotate import rotate
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.pull import find_damage as verify
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Stores
 from cleave.objects.storage import StoreError
 from cleave.store import put as putting

@@ -10,7 +10,8 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.rotate import rotate, undo
+from cleave.maintain.rotate import move_table as rotate
+from cleave.maintain.rotate import undo
 from cleave.objects.locate import Stores
 from cleave.objects.storage import Storage
 from cleave.store import put as putting

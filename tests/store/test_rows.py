@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
+from cleave.deadline import Deadline, OutOfTime
 from cleave.objects.locate import Folder
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.split import Halves

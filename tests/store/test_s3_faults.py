@@ -19,14 +19,16 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
+from cleave.deadline import Deadline, OutOfTime, Stopped
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
 from cleave.objects import s3
 from cleave.objects.locate import Bounded, Stores
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import StoreError
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.dropping import drop

@@ -13,8 +13,8 @@ from cleave.ask.question import DEFAULTS
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.key_file import open_key
+from cleave.deadline import OutOfTime, Stopped
 from cleave.objects.locate import Folder, Stores
-from cleave.processes.deadline import OutOfTime, Stopped
 from cleave.store import put as putting
 from cleave.table.lazy import of_files
 from cleave.table.progress import Silent

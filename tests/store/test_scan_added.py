@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.derive import add_scan, drop_scan
+from cleave.maintain.derive import add_scan_rows as add_scan
+from cleave.maintain.derive import drop_scan_rows as drop_scan
 from cleave.objects.locate import Folder
 from cleave.store.pages import pages_of
 from cleave.sums.scan import order_of

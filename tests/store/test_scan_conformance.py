@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.sql.plan import QueryPlan
 from cleave.sums.scan import ManyGroupsError
 from cleave_shared.errors import QueryRefused
@@ -34,7 +34,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator
         yield StoredTables(tmp_path_factory.mktemp("scanned"), key_file, oracle, stack, scan=True)
 
 
-def _plan(stored: StoredTables, query: Query) -> Plan | None:
+def _plan(stored: StoredTables, query: Query) -> AnswerPlan | None:
     """None where no scan answers any of it."""
     try:
         plan = scan_plan(stored.table(query.table), query.sql, query.table, cloud_only=False)

@@ -20,11 +20,11 @@ from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
+from cleave.deadline import Deadline
 from cleave.local.embedded import embedded_services
 from cleave.objects import s3
 from cleave.objects.locate import Bounded, Folder, Stores
 from cleave.objects.storage import Storage
-from cleave.processes.deadline import Deadline
 from cleave.store import put as putting
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
@@ -174,10 +174,10 @@ def test_what_travels_is_damaged(world: World, kept: list[Response], kind: str) 
 
 
 def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = scan.Files._read
+    real = scan.LaneObject.files
 
-    def files(self: scan.Files, place: int) -> list[bytes]:
-        found = real(self, place)
+    def files(self: scan.LaneObject, lane: int) -> list[memoryview]:
+        found = real(self, lane)
         one, other = rng.sample(range(len(found)), 2)
         if kind == "chunk doubled":
             found[one] = found[other]
@@ -185,7 +185,7 @@ def _chunks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> N
             found[one], found[other] = found[other], found[one]
         return found
 
-    monkeypatch.setattr(scan.Files, "_read", files)
+    monkeypatch.setattr(scan.LaneObject, "files", files)
 
 
 def _masks(kind: str, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:

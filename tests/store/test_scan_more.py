@@ -11,8 +11,8 @@ import pytest
 from cleave.ask.question import DEFAULTS, Options
 from cleave.ckks.key_file import create_key, open_key
 from cleave.ckks.owner_key import OwnerKey
-from cleave.maintain.derive import derive
-from cleave.maintain.rotate import rotate
+from cleave.maintain.derive import derive_expression as derive
+from cleave.maintain.rotate import move_table as rotate
 from cleave.objects.locate import Folder
 from cleave.store.manifest import Segment
 from cleave.store.seen_versions import SeenVersions

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from cleave.api.result import Result as Shown
-from cleave.ask.describe_stored import describe_stored
-from cleave.ask.question import Result
+from cleave.api.result import Result
+from cleave.ask.choice import describe_stored
+from cleave.ask.question import Answer
 from cleave.ckks.owner_key import OwnerKey
 from cleave.cli.answer import Format, answer_bytes
 from cleave.finish.result import FAULTS_ONLY
@@ -36,11 +36,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, key: OwnerKey) -> World:
 
 
 @pytest.fixture(scope="module")
-def scanned(world: World) -> Result:
+def scanned(world: World) -> Answer:
     return ask_by_scan(world.stored(), Services(world.stores), SQL)
 
 
-def test_every_format_has_a_mark(scanned: Result, tmp_path: Path) -> None:
+def test_every_format_has_a_mark(scanned: Answer, tmp_path: Path) -> None:
     written = {each: answer_bytes(scanned, each) for each in Format}
     texts = {each: content.decode() for each, content in written.items() if each not in (Format.PARQUET, Format.XLSX)}
     assert "encrypted, scanned" in texts[Format.TABLE].splitlines()[1]
@@ -55,12 +55,12 @@ def test_every_format_has_a_mark(scanned: Result, tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "answer.parquet").column("scanned").to_pylist() == ["bill"] * 6
 
 
-def test_so_have_the_footer_the_report_and_python(world: World, scanned: Result) -> None:
+def test_so_have_the_footer_the_report_and_python(world: World, scanned: Answer) -> None:
     assert TRUST in footer(scanned, 1.0).splitlines()
     html = page(scanned, PageFacts(SQL, "trial", datetime.now(UTC), 1.0), None)
     assert f"<p>{TRUST}</p>" in html
     assert html.count("</span> scanned <span") == 1
-    shown = Shown(scan_plan(world.stored(), SQL), 1.0, scanned)
+    shown = Result(scan_plan(world.stored(), SQL), 1.0, scanned)
     assert shown.scanned == (False, True, False)
     assert shown.arrow(bounds=True).column_names[-1] == "scanned"
     assert shown.arrow().column_names == ["ward", "bill", "rows"]

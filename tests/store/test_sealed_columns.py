@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cleave.store.columns import Batches, read_columns, sealed_column, value_of
+from cleave.store.columns import RecordBatches, read_columns, sealed_column, value_of
 from cleave.store.manifest import new_id
 from cleave.store.sealed import BLOCK_ROWS, ColumnBlock, ColumnPlace, ColumnValues, open_blocks, seal_column
 from cleave.table.batches import _pointer_of, _Stream
@@ -48,13 +48,13 @@ def column(type_: str, lower: int | None = None, upper: int | None = None, *, nu
 
 def there_and_back(
     declared: Column, connection: duckdb.DuckDBPyConnection
-) -> tuple[ColumnValues, list[ColumnBlock], Batches]:
+) -> tuple[ColumnValues, list[ColumnBlock], RecordBatches]:
     """The column x of the table t, sealed and opened."""
     sealed = sealed_column(declared)
     (values,) = read_columns(connection, [sealed], "t")
     place = ColumnPlace(new_id(), new_id(), new_id(), sealed, values.rows)
     blocks = open_blocks(KEY, place, 0, map(memoryview, seal_column(KEY, place, values)))
-    opened = Batches([sealed], connection, lambda made: (made.make([block]) for block in blocks))
+    opened = RecordBatches([sealed], connection, lambda made: (made.make([block]) for block in blocks))
     return values, blocks, opened
 
 
@@ -65,7 +65,7 @@ def table(declared: Column, *values: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def check_same(declared: Column, connection: duckdb.DuckDBPyConnection, opened: Batches) -> None:
+def check_same(declared: Column, connection: duckdb.DuckDBPyConnection, opened: RecordBatches) -> None:
     connection.register("opened", opened)
     value = value_of(opened.columns[0], "x")
     found = connection.execute(f"SELECT typeof({value}), CAST({value} AS VARCHAR) FROM opened").fetchall()

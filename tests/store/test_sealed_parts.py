@@ -18,9 +18,8 @@ from cleave.ckks.key_file import create_key
 from cleave.ckks.public_key import export_public
 from cleave.contributions.collect import collect
 from cleave.contributions.contribute import read_invited
-from cleave.contributions.invitation import invitation_of, invite
+from cleave.contributions.invitation import invitation_of, invite, register, remove
 from cleave.store import put as putting
-from cleave.store import removing
 from cleave.store.contribution import Entry, folder_of
 from cleave.store.manifest import new_id
 from cleave.store.seen_versions import SeenVersions
@@ -321,7 +320,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     """Of the same owner, schema and contributor."""
     tables, _stores = world.tables()
     putting.put(tables, world.table(OWN), "other", ("ward",), Silent())
-    removing.register(tables, "other", "north", world.identity("north").public)
+    register(tables, "other", "north", world.identity("north").public)
     other = invite(tables.open("other").manifest)
     place = folder_of(other.table_id, world.identity("north").public)
     forger = Forger(world, "north")
@@ -334,7 +333,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
 def test_a_part_from_before_a_removal_is_not_replayed(world: World) -> None:
     """Removed and added again, a contributor is somebody new."""
     old = world.public()
-    removing.remove(world.tables()[0], "trial", "north")
+    remove(world.tables()[0], "trial", "north")
     world.register("north")
     refuses(world, CANNOT)
     with pytest.raises(InputError, match="does not name this identity"):

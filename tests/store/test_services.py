@@ -14,7 +14,7 @@ from aws.serving import served
 from cleave.ask.options import Access
 from cleave.ask.session import Session
 from cleave.ask.ways.choosing import READ_HERE_ANYWAY
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.totals import TotalsWay
 from cleave.ckks.owner_key import OwnerKey
 from cleave.objects.locate import Folder, Stores
 from cleave.store.seen_versions import SeenVersions
@@ -46,7 +46,7 @@ SUMS = "SELECT ward, SUM(bill) FROM trial GROUP BY ward ORDER BY ward"
 @pytest.fixture(autouse=True)
 def totals_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few rows there are; of so small a table they would be less to read."""
-    monkeypatch.setattr(Totals, "worth", 1_000_000)
+    monkeypatch.setattr(TotalsWay, "worth", 1_000_000)
 
 
 def halves(tmp_path: Path) -> Stores:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cleave.contributions.invitation import remove
 from cleave.store import put as putting
 from cleave.store.cells import Cells
-from cleave.store.removing import remove
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
@@ -20,7 +20,7 @@ MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
 
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("store.cells", "share.collect"):
+    for module in ("store.cells", "contributions.collect"):
         monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 

@@ -8,14 +8,16 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from boto3.session import Session
 
-from cleave.objects.locate import Bounded, Folder, open_store, open_stores
+from cleave.objects.locate import Bounded, Folder, open_store, open_stores, scheme_of
 from cleave.objects.s3 import Bucket
 from cleave.objects.storage import ConflictError, NotStoredError, Storage, StoreError
+from cleave.sums.job import job_of
 from cleave_shared.errors import InputError
 from tests.functional.processes import HANGS
 from tests.store.conftest import BUCKET, aws_session, aws_session_in
@@ -211,6 +213,20 @@ def test_a_store_that_cannot_be_reached() -> None:
 def test_what_names_no_store(text: str) -> None:
     with pytest.raises(InputError):
         open_stores(text, aws_session)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_s3"), [("s3://b/p", True), (" s3://b", True), ("s3", False), ("./s3:", False), ("/a/b", False)]
+)
+def test_a_scheme_says_what_reads_cost_and_what_jobs_reach(place: str, is_s3: bool) -> None:
+    found = scheme_of(place)
+    assert (found.is_remote, found.runs_jobs) == (is_s3, is_s3)
+
+
+def test_a_job_needs_a_bucket(tmp_path: Path) -> None:
+    unused: Any = None
+    with pytest.raises(InputError, match="a job reads and writes in S3"):
+        job_of(Bounded(Folder(tmp_path)), "tables/x", unused, unused, "SELECT 1")
 
 
 def test_one_place_or_two(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from cleave.ask.options import Asking, complete
-from cleave.models.sums import Sums
+from cleave.models.sums import ModelSums
 from cleave.models.survival import survive
 from tests.store.contributing import World, kept_as
 
@@ -53,7 +53,7 @@ def test_each_count_is_of_enough_others_of_each_party(tmp_path: Path, key_file: 
     world = kept_as(Trial, tmp_path / "world", key_file, collected)
     asking = complete(Asking, {})
     with world.session() as session, session.snapshot():
-        found = survive(Sums(session, asking), "days", "died", "arm", 30)
+        found = survive(ModelSums(session, asking), "days", "died", "arm", 30)
     assert (found.n, found.min_group, found.merged) == (sum(SIZES.values()), LEAST, True)
     ends = sorted({step.time for each in found.curves for step in each.steps})
     assert len(ends) > 1

@@ -11,15 +11,14 @@ import pytest
 
 import cleave
 from cleave.ask.choice import FETCH_LIMIT
-from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.way import Work
+from cleave.ask.way import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS, Work
 from cleave.ask.ways import totals
 from cleave.ask.ways.choosing import FEWER_BYTES
 from cleave.ask.ways.rows import Fetch
 from cleave.ask.ways.scan import groups_of
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.totals import TotalsWay
 from cleave.shown.plan import plan_json, plan_lines, plan_text
 from cleave.sql import planner
 from cleave.sql.parse import Select, parse
@@ -89,7 +88,7 @@ def test_a_question_is_parsed_once_whatever_ways_it_has(session: Session, monkey
 def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
     """Bytes, beside the list of cells, which is here by then."""
     monkeypatch.setattr(totals, "CELL_BYTES", 10**9 if fewer else 0)
-    monkeypatch.setattr(Totals, "worth", 4 if fewer else 10**9)
+    monkeypatch.setattr(TotalsWay, "worth", 4 if fewer else 10**9)
     with session:
         plan = session.plan("SELECT ward, AVG(bill), MEDIAN(age) FROM trial WHERE ward < 'N' GROUP BY ward")
         described = session.describe(plan)
@@ -165,9 +164,9 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         by_totals, rows = session.ways(sql)
         counted = by_totals.work(site).bytes + 160 * 2_000
         assert sum(each.effort(site) for each in by_totals.ways) == 160 * 2_000
-        monkeypatch.setattr(Totals, "worth", counted / rows.work(site).bytes + 0.01)
+        monkeypatch.setattr(TotalsWay, "worth", counted / rows.work(site).bytes + 0.01)
         assert [each.source for each in session.plan(sql).outputs] == ["encrypted"] * 3
-        monkeypatch.setattr(Totals, "worth", counted / rows.work(site).bytes - 0.01)
+        monkeypatch.setattr(TotalsWay, "worth", counted / rows.work(site).bytes - 0.01)
         plan = session.plan(sql)
         assert plan.fetches
         assert [(each.source, each.reason) for each in plan.outputs] == [("local", FEWER_BYTES)] * 3
@@ -254,8 +253,8 @@ def test_the_answer_of_a_scan_is_bounded(world: World) -> None:
     assert many.results - one.results == 99 * len(scan.lanes_of_totals(stored, known)) * len(stored.manifest.segments)
     assert many.bytes >= many.results * limits.MASKED_RESULT_BYTES + many.largest
     most = scan.most_groups(stored, unknown)
-    assert scan.too_large(scan.answer_of_scan(stored, unknown, most)) == ""
-    assert "sums, a query may have at most" in scan.too_large(scan.answer_of_scan(stored, unknown, most + 1))
+    assert scan.answer_of_scan(stored, unknown, most).excess == ""
+    assert "sums, a query may have at most" in scan.answer_of_scan(stored, unknown, most + 1).excess
     with pytest.raises(scan.ManyGroupsError, match="groups are too many for a scan") as refused:
         scan.require_few(stored, unknown, most + 1)
     assert f"up to {most:,} groups" in str(refused.value.hint)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import Options
 from cleave.ask.session import Session
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.totals import TotalsWay
 from cleave_shared.errors import QueryRefused
 from tests.store.contributing import World, kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH, _oracle, expected, registered, taken_in
@@ -47,7 +47,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[
         yield opened, world
 
 
-def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Plan:
+def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> AnswerPlan:
     opened, world = asked
     expected(world, OWN + NORTH + SOUTH, "SELECT 1 FROM trial")
     if "contributor" in sql.lower():
@@ -61,7 +61,7 @@ def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Plan
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("sql", TOTALS)
 def test_totals_of_each_contributor(asked: tuple[Session, World], sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Totals, "worth", 10**9)
+    monkeypatch.setattr(TotalsWay, "worth", 10**9)
     plan = compare(asked, sql, cloud_only=True)
     assert plan.name == "totals"
 

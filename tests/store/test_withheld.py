@@ -11,12 +11,12 @@ import duckdb
 import openpyxl
 import pytest
 
-from cleave.api.result import Result as Answer
-from cleave.ask.question import Result
+from cleave.api.result import Result
+from cleave.ask.question import Answer
 from cleave.ask.session import Session
 from cleave.cli.answer import Format, answer_bytes
 from cleave.gateway.work import _warnings
-from cleave.maintain.derive import derive
+from cleave.maintain.derive import derive_expression as derive
 from cleave.report.charts import charts_of
 from cleave.report.page import cells_of
 from cleave.store import put as putting
@@ -122,7 +122,7 @@ def test_a_column_that_was_derived_later_is_known_in_later_parts(tmp_path: Path,
     assert whole == [None, 18]
 
 
-def outputs(answer: Result, tmp_path: Path) -> dict[str, Any]:
+def outputs(answer: Answer, tmp_path: Path) -> dict[str, Any]:
     """What each output has in the place of the figure of ward B, and what it says of it."""
     content = {each: answer_bytes(answer, each) for each in Format}
     (tmp_path / "answer.parquet").write_bytes(content[Format.PARQUET])
@@ -162,7 +162,7 @@ def test_every_output_says_that_it_is_hidden(world: Releases, tmp_path: Path) ->
 def test_python_and_notebooks_say_that_it_is_hidden(world: Releases) -> None:
     with Session(world.source("carol")) as session:
         plan = session.plan(BOTH.format("SUM(bill)"))
-        answer = Answer(plan, 0.1, session.ask(plan))
+        answer = Result(plan, 0.1, session.ask(plan))
     assert answer.hidden == [(False, False), (False, True)]
     assert answer.rows[1] == ("B", None)
     assert answer.sources == ("key", "encrypted")

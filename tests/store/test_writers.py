@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from cleave.maintain.changes import delete
-from cleave.maintain.rotate import rotate
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.rotate import move_table as rotate
+from cleave.store import attempts, compacting
 from cleave.store import put as putting
 from cleave.store.compacting import compact
+from cleave.store.log import records_after
 from cleave.store.manifest import Object
-from cleave.store.reader import Opened
+from cleave.store.reader import LostError, Opened
 from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from tests.campaign import FACTOR, FULL
@@ -38,6 +40,7 @@ from tests.store.writing import (
 @pytest.fixture
 def world(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(attempts, "HELD_SECONDS", 600.0)  # a revocation may take long on a busy machine
     return World(tmp_path / "world", key_file)
 
 
@@ -120,6 +123,60 @@ def test_what_a_delete_sweeps_before_it_is_read_back_is_written_again(
     assert left == []
 
 
+def test_an_append_is_done_though_the_table_moved_after_it(world: World) -> None:
+    """Others have deleted the log in which it looks for theirs."""
+    world.begin(some("first", 0, 6))
+    tables, other = world.as_user("appends"), ["before"]
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Opened:
+        if other:
+            putting.append(world.as_user("other"), world.file(some(other.pop(), 0)), "trial", Silent())
+        done = real(*given, **more)
+        rotate(world.as_user("rotates"), world.as_user("rotates", new=True), "trial", Silent())
+        return done
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
+    assert world.newest("asks").open("trial").manifest.rows == 12
+
+
+def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others record something whenever it looks for changes by others."""
+    world.begin(some("first", 0, 6))
+    tables, other = world.as_user("appends"), ["before"]
+    real = tables.commit
+
+    def meanwhile(*given: Any, **more: Any) -> Opened:
+        if other:
+            putting.append(world.as_user("other"), world.file(some(other.pop(), 0)), "trial", Silent())
+        done = real(*given, **more)
+        monkeypatch.setattr("cleave.store.tables.records_after", after_another)
+        return done
+
+    def after_another(*given: Any) -> Any:
+        pulls = world.as_user("pulls")
+        pulls.record(pulls.open("trial"), "pull", 0)
+        return records_after(*given)
+
+    tables.commit = meanwhile  # type: ignore[method-assign]
+    assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
+
+
+def test_an_append_is_done_though_its_merge_reads_what_others_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.begin(some("first", 0, 6))
+
+    def lost(_: object) -> tuple[()]:
+        raise LostError("an object is missing", "tables/a/b", lambda: False)
+
+    monkeypatch.setattr(compacting, "merge_due", lost)
+    assert (
+        putting.append(world.as_user("appends"), world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 9
+    )
+
+
 def all_at_once(world: World, rounds: int) -> None:
     """Everybody changes the table, `rounds` times each; in the end it moves to another key."""
     world.begin(some("first", 0, 30))
@@ -169,6 +226,7 @@ def test_all_changes_at_once_in_s3(
     for name, value in aws_environment(s3_endpoint).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(attempts, "HELD_SECONDS", 600.0)  # as above
     world = World(tmp_path / "world", key_file, s3_endpoint)
     all_at_once(world, 2 * FACTOR if FULL else 2)
     world.check()

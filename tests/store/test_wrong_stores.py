@@ -24,8 +24,9 @@ from cleave.ask.stored import StoredSource
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import public_side
 from cleave.maintain import readers
-from cleave.maintain.changes import delete, update
-from cleave.maintain.pull import verify
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.pull import find_damage as verify
 from cleave.objects import s3
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.retention import Retention

@@ -13,7 +13,7 @@ import duckdb
 
 from cleave.ask.files import FileSource
 from cleave.ask.options import Access
-from cleave.ask.question import DEFAULTS, Options, Result
+from cleave.ask.question import DEFAULTS, Answer, Options
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
@@ -114,7 +114,7 @@ class World:
     def stored(self) -> Stored:
         return Stored(self.tables, self.tables.open(self.name))
 
-    def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Result:
+    def ask(self, sql: str, options: Options = DEFAULTS, *, cloud_only: bool = True) -> Answer:
         """`cloud_only`: no row is read for it."""
         with closing(self.stored()) as stored:  # the next takes over its DuckDB
             return ask(stored, sql, options, cloud_only=cloud_only)

@@ -20,9 +20,11 @@ from typing import Any
 
 import cleave
 from cleave.ckks.key_file import create_key, open_key
-from cleave.maintain.alter import Alteration, alter
-from cleave.maintain.changes import delete, update
-from cleave.maintain.derive import derive
+from cleave.maintain.alter import Alteration
+from cleave.maintain.alter import alter_columns as alter
+from cleave.maintain.changes import delete_rows as delete
+from cleave.maintain.changes import update_rows as update
+from cleave.maintain.derive import derive_expression as derive
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
 from cleave.releases.releases import release

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from cleave_shared import children
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Channel, ChildLimits
 from cleave_shared.core_dumps import refuse_core_dumps
 from cleave_shared.errors import CheckFailed, ProcessDied, ServiceError, WireError
 from tests.functional.processes import HANGS, are_reaped, have_ended, is_alive
@@ -107,7 +107,7 @@ def test_a_child_that_is_late_is_killed() -> None:
 
 
 def test_the_kernel_ends_a_child_at_its_deadline() -> None:
-    with children.fork(sleep, Bounds(seconds=0.05)) as child, pytest.raises(ProcessDied) as died:
+    with children.fork(sleep, ChildLimits(seconds=0.05)) as child, pytest.raises(ProcessDied) as died:
         child.receive(HANGS)
     assert (died.value.signal, died.value.late) == (signal.SIGALRM, True)
 
@@ -117,7 +117,7 @@ def test_the_kernel_ends_a_child_that_computes_too_long() -> None:
         while True:
             pass
 
-    with children.fork(spin, Bounds(cpu_seconds=1)) as child, pytest.raises(ProcessDied) as died:
+    with children.fork(spin, ChildLimits(cpu_seconds=1)) as child, pytest.raises(ProcessDied) as died:
         child.receive(HANGS)
     assert (died.value.signal, died.value.late) == (signal.SIGXCPU, True)
 
@@ -127,7 +127,7 @@ def test_memory_is_bounded() -> None:
         channel.send([str(len(bytearray(40 << 20))).encode()])
         bytearray(200 << 20)
 
-    with children.fork(grow, Bounds(memory=100 << 20)) as child:
+    with children.fork(grow, ChildLimits(memory=100 << 20)) as child:
         assert child.receive(HANGS) == [str(40 << 20).encode()]
         with pytest.raises(ServiceError, match="failed: MemoryError"):
             child.receive(HANGS)
@@ -231,7 +231,7 @@ def start_another(channel: Channel) -> None:
 @pytest.mark.parametrize("seconds", [None, 2])
 def test_what_a_child_starts_ends_with_it(seconds: float | None) -> None:
     """Where the child is killed, and where the kernel ends it at its deadline: no timer is inherited."""
-    with children.fork(start_another, Bounds(seconds=seconds)) as child:
+    with children.fork(start_another, ChildLimits(seconds=seconds)) as child:
         (started,) = child.receive(HANGS)
         if seconds is not None:
             with pytest.raises(ProcessDied):
@@ -300,7 +300,7 @@ def test_a_confined_child_and_what_it_starts_leave_nothing_behind(started: bool,
         assert (tmp_path / "there").read_bytes() == b"before"
         (start if started else attempt)(channel)
 
-    with listener, children.fork(work, Bounds(memory=64 << 20, confined=True)) as child:
+    with listener, children.fork(work, ChildLimits(memory=64 << 20, confined=True)) as child:
         found = dict(zip(attempts, child.receive(HANGS), strict=True))
     refused = {"a name": {b"EACCES", b"EXDEV"}, "a signal": {b"EPERM"}, "memory without end": {b"EFBIG"}}
     assert {name: error for name, error in found.items() if error not in refused.get(name, {b"EACCES"})} == {}
@@ -313,7 +313,7 @@ def test_a_lasting_child_is_confined_once() -> None:
 
     def work(channel: Channel) -> None:
         for _ in range(20):
-            children.limit(Bounds(confined=True))
+            children.limit(ChildLimits(confined=True))
         channel.send([b"ready"])
 
     with children.fork(work) as child:

@@ -22,14 +22,14 @@ from typing import Any
 import pytest
 
 from cleave_shared import children
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Channel, Child, ChildLimits
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError, ProcessDied, ServiceError, WireError
 from tests.functional.processes import HANGS, are_reaped
 
 FOREVER = 600.0
 
 
-def told(look: Callable[[], object], bounds: Bounds = Bounds(), keep: tuple[int, ...] = ()) -> Any:  # noqa: B008
+def told(look: Callable[[], object], bounds: ChildLimits = ChildLimits(), keep: tuple[int, ...] = ()) -> Any:  # noqa: B008
     """What `look` returns in a child, by JSON."""
     with children.fork(lambda channel: channel.send([json.dumps(look()).encode()]), bounds, keep) as child:
         (answer,) = child.receive(HANGS)
@@ -116,7 +116,7 @@ def test_bounds_are_set_as_told() -> None:
         return [resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_CPU), *timer()]
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    memory, cpu, left, again = told(look, Bounds(seconds=50.0, cpu_seconds=3, memory=1 << 30))
+    memory, cpu, left, again = told(look, ChildLimits(seconds=50.0, cpu_seconds=3, memory=1 << 30))
     inherited = pages * resource.getpagesize()
     assert memory[0] == memory[1]
     assert abs(memory[0] - (1 << 30) - inherited) < 64 << 20  # both processes may have grown by a little
@@ -130,8 +130,8 @@ def test_what_a_confined_child_may_write_and_start() -> None:
         children.start_no_more()
         return [resource.getrlimit(resource.RLIMIT_FSIZE), resource.getrlimit(resource.RLIMIT_NPROC)]
 
-    assert told(look, Bounds(memory=1 << 30, confined=True)) == [[1 << 30, 1 << 30], [0, 0]]
-    assert told(lambda: [*resource.getrlimit(resource.RLIMIT_FSIZE)], Bounds(memory=1 << 30)) == [
+    assert told(look, ChildLimits(memory=1 << 30, confined=True)) == [[1 << 30, 1 << 30], [0, 0]]
+    assert told(lambda: [*resource.getrlimit(resource.RLIMIT_FSIZE)], ChildLimits(memory=1 << 30)) == [
         *resource.getrlimit(resource.RLIMIT_FSIZE)
     ]
 
@@ -373,7 +373,7 @@ def test_where_a_child_may_not_offer_itself_first(monkeypatch: pytest.MonkeyPatc
         return open(path, *arguments, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr(children, "open", forbidden, raising=False)
-    assert told(lambda: 1, Bounds(memory=1 << 30)) == 1
+    assert told(lambda: 1, ChildLimits(memory=1 << 30)) == 1
 
 
 def test_an_orphan_by_the_time_it_starts_ends_at_once() -> None:
@@ -687,7 +687,7 @@ def _reports(channel: Channel, *arguments: bytes | str) -> None:
 
 
 def test_a_child_answers_calls_while_they_last() -> None:
-    bounds = Bounds(seconds=HANGS)
+    bounds = ChildLimits(seconds=HANGS)
     with children.fork(children.answer_calls) as child:
         child.call(_reports, ("first",), bounds, lasting=True)
         word, left = child.receive(HANGS)
@@ -721,7 +721,7 @@ def test_a_call_sends_buffers_as_they_are_and_within_its_bounds(monkeypatch: pyt
     monkeypatch.setattr(Child, "send", lambda _, parts, seconds=None: sent.append(([*map(bytes, parts)], seconds)))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        Child(0, Channel(ours)).call(_reports, (memoryview(b"raw"),), Bounds(seconds=7.0))
+        Child(0, Channel(ours)).call(_reports, (memoryview(b"raw"),), ChildLimits(seconds=7.0))
     (((_, _, raw), seconds),) = sent
     assert (raw, seconds) == (b"raw", 7.0)
 

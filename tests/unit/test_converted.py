@@ -24,13 +24,14 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from cleave.cli.answer import Format, answer_bytes
 from cleave.table import converted
 from cleave.table.inputs import open_inputs, table_name
+from cleave.table.schema import CsvDialect
 from cleave_shared.errors import InputError
 from tests.report.answers import CASES, answer, certain, key, table
 
 
 def text_of(path: Path, content: bytes, *, flatten: bool = False) -> str:
     path.write_bytes(content)
-    (found,) = open_inputs(path, flatten=flatten)
+    (found,) = open_inputs(path, CsvDialect(flatten=flatten))
     assert found.shown == str(path)
     return found.path.read_text()
 
@@ -191,9 +192,9 @@ def test_objects_that_share_no_members_do_not_make_a_table_of_empty_fields(
     path = tmp_path / "t.ndjson"
     path.write_text("".join(f'{{"k{row}": 1}}\n' for row in range(5_000)))
     with pytest.raises(InputError, match=r"t\.ndjson: its 101 first objects have 101 different members"):
-        open_inputs(path, flatten=flatten)
+        open_inputs(path, CsvDialect(flatten=flatten))
     path.write_text("".join(f'{{"k{row % 100}": 1}}\n' for row in range(5_000)))
-    assert open_inputs(path, flatten=flatten)
+    assert open_inputs(path, CsvDialect(flatten=flatten))
 
 
 def test_a_workbook_that_unpacks_to_too_much_or_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +227,7 @@ def test_no_text_is_a_formula_and_long_numbers_keep_their_digits() -> None:
 
 def records(path: Path, **how: Any) -> list[dict[str, str | None]]:
     """The records of a file as they are read; None for NULL."""
-    (found,) = open_inputs(path, **how)
+    (found,) = open_inputs(path, CsvDialect(**how))
     lines: list[list[str | None]] = [[]]
     for quoted, text, end in re.findall(r'("((?:[^"]|"")*)")?([,\n])', found.path.read_text()):
         lines[-1].append(text.replace('""', '"') if quoted else None)
@@ -323,7 +324,7 @@ def test_a_sheet_is_found_by_its_name(tmp_path: Path) -> None:
     for title in ("Jan", "Feb"):
         read = pd.read_excel(path, sheet_name=title, dtype=str).replace({np.nan: None}).to_dict("records")
         assert records(path, sheet=title) == read
-        assert open_inputs(path, sheet=title.upper())[0].sheet == title
+        assert open_inputs(path, CsvDialect(sheet=title.upper()))[0].read_as == {"sheet": title}
     assert records(path) == records(path, sheet="Jan")
     for wanted, problem, hint in (
         ("Fab", "has no sheet 'Fab'", "did you mean 'Feb'?"),
@@ -331,6 +332,6 @@ def test_a_sheet_is_found_by_its_name(tmp_path: Path) -> None:
         ("Empty", "sheet 'Empty': is empty", "the first row of the sheet must name the columns"),
     ):
         with pytest.raises(InputError, match=problem) as caught:
-            open_inputs(path, sheet=wanted)
+            open_inputs(path, CsvDialect(sheet=wanted))
         assert caught.value.hint == hint
-    assert open_inputs(sheets(tmp_path / "one.xlsx", Jan=[["a"], [1]]))[0].sheet == ""
+    assert open_inputs(sheets(tmp_path / "one.xlsx", Jan=[["a"], [1]]), CsvDialect())[0].read_as == {}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cleave_shared import children
-from cleave_shared.children import Bounds, Child
+from cleave_shared.children import Child, ChildLimits
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied
 from cleave_shared.fork_server import ForkServer
@@ -27,7 +27,7 @@ def start() -> Iterator[Callable[[], Child]]:
 def used(crew: Crew, *, lasting: bool = True) -> int:
     """The worker that answered a call."""
     with crew.worker() as child:
-        child.call(forked.tell, (), Bounds(seconds=HANGS), lasting=lasting)
+        child.call(forked.tell, (), ChildLimits(seconds=HANGS), lasting=lasting)
         return int(child.receive(HANGS)[0])
 
 
@@ -114,11 +114,11 @@ def test_a_crew_that_is_dropped_ends_its_workers(start: Callable[[], Child]) -> 
 def test_bounds_count_from_the_call(start: Callable[[], Child]) -> None:
     crew = Crew(start, 1)
     with crew.worker() as child:
-        child.call(forked.tell_limits, (), Bounds(seconds=HANGS, cpu_seconds=77, memory=1 << 30), lasting=True)
+        child.call(forked.tell_limits, (), ChildLimits(seconds=HANGS, cpu_seconds=77, memory=1 << 30), lasting=True)
         seconds, processor, memory = map(float, child.receive(HANGS))
         assert 0 < seconds <= HANGS
         assert (processor, memory > 1 << 30) == (77, True)
-        child.call(forked.tell_limits, (), Bounds(cpu_seconds=99, memory=1 << 40), lasting=True)
+        child.call(forked.tell_limits, (), ChildLimits(cpu_seconds=99, memory=1 << 40), lasting=True)
         assert list(map(float, child.receive(HANGS))) == [0, 78, memory], "a limit was raised past the hard one"
     crew.end()
 

@@ -14,7 +14,7 @@ from flint import fmpq
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from cleave.models.certified import Certified
-from cleave.models.curves import Curve, Leaving, curve, log_rank
+from cleave.models.curves import Curve, Leaving, curve_of, log_rank
 from cleave.models.steps import merge
 
 LEVEL = fmpq(95, 100)
@@ -32,7 +32,7 @@ def leaving(group: Sequence[Person]) -> list[Leaving]:
 
 
 def estimated(group: Sequence[Person], until: int = 100) -> Curve:
-    return curve(None, leaving(group), LEVEL, fmpq(until))
+    return curve_of(None, leaving(group), LEVEL, fmpq(until))
 
 
 def exact(group: Sequence[Person]) -> list[tuple[int, Fraction, Fraction | None]]:
@@ -157,7 +157,7 @@ def test_the_log_rank_test_needs_two_groups_that_are_at_risk_together() -> None:
 
 
 def test_a_group_that_dies_out_has_no_interval_and_a_known_mean() -> None:
-    made = curve(None, leaving([(10, True)] * 3 + [(20, True)] * 5), LEVEL, fmpq(50))
+    made = curve_of(None, leaving([(10, True)] * 3 + [(20, True)] * 5), LEVEL, fmpq(50))
     assert made.steps[-1].survival == Certified(0.0, 0.0)
     assert not made.steps[-1].error.exists
     assert made.mean == Certified(10 + 10 * 5 / 8, 0.0)
@@ -168,7 +168,7 @@ def test_a_group_that_dies_out_has_no_interval_and_a_known_mean() -> None:
 
 
 def test_an_interval_follows_its_level() -> None:
-    step = curve(None, leaving([(10, True), (20, False), (20, False)]), fmpq(9, 10), fmpq(10)).steps[0]
+    step = curve_of(None, leaving([(10, True), (20, False), (20, False)]), fmpq(9, 10), fmpq(10)).steps[0]
     width = 1.6448536269514722 * math.sqrt(1 / 6)
     assert step.low.value == pytest.approx(2 / 3 * math.exp(-width), rel=1e-14)
     assert step.high == Certified(1.0, 0.0)  # 2 / 3 * exp(width) is above 1

@@ -12,17 +12,17 @@ import stdnum.de.idnr
 import stdnum.luhn
 import stdnum.nl.bsn
 
-from cleave.propose.detect import Facts, names_a_person, propose_kind
+from cleave.propose.detect import ColumnFacts, names_a_person, propose_kind
 from cleave.propose.harmless import is_legible, parts, runs
 from cleave.table.schema import Kind
 
 P, E, S, L = Kind.PLAIN, Kind.ENCRYPTED, Kind.SEALED, Kind.LOCAL
 
 
-def facts(name: str, type_: str, values: Sequence[str]) -> Facts:
+def facts(name: str, type_: str, values: Sequence[str]) -> ColumnFacts:
     lengths = [len(value) for value in values]
     average = sum(lengths) / len(lengths) if lengths else 0.0
-    return Facts(
+    return ColumnFacts(
         name, type_, len(values), len(set(values)), average, max(lengths, default=0), tuple(values), tuple(set(values))
     )
 

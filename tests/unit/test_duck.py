@@ -11,7 +11,7 @@ import pytest
 
 from cleave.table import duck
 from cleave_shared import children
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Channel, ChildLimits
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -64,7 +64,7 @@ def test_a_forked_process_opens_its_own() -> None:
             found = connection.execute("SELECT 1").fetchall()
         channel.send([repr((found, len(duck._instances))).encode()])
 
-    with children.fork(opened, Bounds(seconds=120)) as child:
+    with children.fork(opened, ChildLimits(seconds=120)) as child:
         assert child.receive(120) == [b"([(1,)], 2)"]
 
 

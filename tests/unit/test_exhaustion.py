@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from cleave_shared.children import Bounds, answer_calls, fork
+from cleave_shared.children import ChildLimits, answer_calls, fork
 from cleave_shared.errors import Exhausted, InputError, QueryRefused, ServiceError
 from cleave_shared.exhaustion import exhausted, is_met
 from tests.functional.processes import HANGS
@@ -86,5 +86,5 @@ def test_a_shortage_is_met_whatever_was_made_of_it() -> None:
 @pytest.mark.parametrize(("memory", "spent"), [(1 << 40, b"00"), (1 << 32, b"01")])
 def test_memory_that_was_given_back_counts(memory: int, spent: bytes) -> None:
     with fork(answer_calls) as child:
-        child.call(forked.tell_spent, (3 << 30,), Bounds(memory=memory))
+        child.call(forked.tell_spent, (3 << 30,), ChildLimits(memory=memory))
         assert child.receive(HANGS) == [spent]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleave.aggregates import AGGREGATES
-from cleave.aggregates.base import Estimate, Figure, Rows
+from cleave.aggregates.base import Estimate, Figure, FigureRows
 from cleave.aggregates.columns import Domain, Values
 from cleave.aggregates.group import EncryptedAggregate
 from cleave.ckks.columns import Columns
@@ -93,7 +93,7 @@ def test_columns_of_figures_are_the_figures_of_the_groups(
         assert all(map(same, figures.column(number), expected)), each
         type_ = each.aggregate.result_type(_type(kinds[each.arguments[0]]))
         places = range(len(groups))
-        found, wanted = (bare_cells(answers, number, type_, places) for answers in (figures, Rows(slow)))
+        found, wanted = (bare_cells(answers, number, type_, places) for answers in (figures, FigureRows(slow)))
         assert list(map(repr, found)) == list(map(repr, wanted))  # NaN equals itself, and -0.0 is not 0.0
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cleave_shared import fork_server
-from cleave_shared.children import Bounds, Child
+from cleave_shared.children import Child, ChildLimits
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 from tests.functional.processes import HANGS, have_ended, is_alive, met
@@ -35,10 +35,10 @@ def server() -> Iterator[ForkServer]:
 
 @contextlib.contextmanager
 def called(
-    server: ForkServer, work: Callable[..., None], arguments: Sequence[object] = (), bounds: Bounds | None = None
+    server: ForkServer, work: Callable[..., None], arguments: Sequence[object] = (), bounds: ChildLimits | None = None
 ) -> Iterator[Child]:
     with server.fork() as child:
-        child.call(work, arguments, bounds or Bounds())
+        child.call(work, arguments, bounds or ChildLimits())
         yield child
 
 
@@ -155,7 +155,7 @@ def test_errors_ends_and_bounds_are_as_of_any_child(server: ForkServer) -> None:
         with called(server, forked.end_by, (number,)) as child, pytest.raises(ProcessDied) as died:
             child.receive(HANGS)
         assert (died.value.signal, died.value.late) == (number, False)
-    with called(server, forked.tell_timer_and_end, (), Bounds(seconds=HANGS)) as child:
+    with called(server, forked.tell_timer_and_end, (), ChildLimits(seconds=HANGS)) as child:
         assert 0 < float(child.receive(HANGS)[0]) <= HANGS
         with pytest.raises(ProcessDied) as died:
             child.receive(HANGS)
@@ -178,7 +178,7 @@ def test_a_child_ends_with_its_block(server: ForkServer) -> None:
 @pytest.mark.parametrize("how", ["its block", "its deadline", "its server", "a signal"])
 def test_what_a_child_starts_ends_with_it(server: ForkServer, how: str) -> None:
     """No timer and no parent's end reaches it: whoever ends or reaps the child ends it."""
-    bounds = Bounds(seconds=2 if how == "its deadline" else None)
+    bounds = ChildLimits(seconds=2 if how == "its deadline" else None)
     with called(server, forked.start_another_and_sleep, bounds=bounds) as child:
         both = pids(child)
         if how == "its server":

@@ -22,7 +22,7 @@ from cleave_shared.errors import InputError
 def test_widths_that_change_all_the_time_are_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a\nb,c\n" * 5000)
-    (source,) = open_inputs([path])
+    (source,) = open_inputs([path], CsvDialect())
     assert sniff._runs(source, CsvDialect()) == ([], 0, [], 0)
     assert sniff.skipping(source, CsvDialect()) == ""
     with open_text(source, CsvDialect()) as file:

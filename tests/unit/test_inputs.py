@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from cleave.propose.propose import propose
+from cleave.table.file_formats import FORMATS, format_of
 from cleave.table.inputs import open_inputs, table_name
 from cleave.table.schema import Column, CsvDialect, Kind, Schema, dump_schema, load_schema, schema_path
 from cleave.table.stream import open_stream, open_table
@@ -67,6 +68,46 @@ def test_the_line_of_a_bad_field_in_a_gzipped_csv(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"t\.csv\.gz, line 3, column 'age'") as caught:
         rows(path)
     assert CANARY not in caught.value.message
+
+
+NDJSON = b'{"ward": "A", "age": 61}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format_"),
+    [
+        ("t.csv", CSV.encode(), "CSV"),
+        ("t.csv.gz", CSV.encode(), "CSV"),
+        ("t.parquet", CSV.encode(), "CSV"),
+        ("t.csv", b"PAR1", "Parquet"),
+        ("t.json", b"PAR1", "Parquet"),
+        ("T.NDJSON.gz", NDJSON, "JSON"),
+        ("t.txt", NDJSON, "CSV"),
+        ("t.xlsx", b"no archive", "Excel"),
+        ("t.csv", b"PK\x03\x04", "Excel"),
+    ],
+)
+def test_first_bytes_tell_a_format_and_else_the_name_does(
+    name: str, content: bytes, format_: str, tmp_path: Path
+) -> None:
+    path, is_packed = tmp_path / name, name.endswith(".gz")
+    path.write_bytes(gzip.compress(content) if is_packed else content)
+    found, head = format_of(path, str(path))
+    assert (found.name, found.compression) == (format_, "gzip" if is_packed else "none")
+    assert head == content
+
+
+def test_no_ending_is_of_two_formats() -> None:
+    endings = [ending for each in FORMATS for ending in each.endings]
+    assert len(endings) == len({*endings})
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"PK\x03\x04", gzip.compress(CSV.encode(), mtime=0)])
+def test_only_text_may_be_packed(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(InputError, match="packed otherwise than by gzip"):
+        open_inputs(path, CsvDialect())
 
 
 def test_tab_separated_values_are_read(tmp_path: Path) -> None:
@@ -200,7 +241,7 @@ def test_the_file_and_line_of_what_is_wrong_among_several(tmp_path: Path) -> Non
 
 def test_a_pattern_that_matches_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="matches no file"):
-        open_inputs(str(tmp_path / "*.csv"))
+        open_inputs(str(tmp_path / "*.csv"), CsvDialect())
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cleave.aggregates.columns import Column, Exact, Real
+from cleave.aggregates.columns import ColumnType, Exact, Real
 from cleave.ckks import packing as packings
 from cleave.ckks.layout import (
     ROUNDING_UNITS,
@@ -17,7 +17,6 @@ from cleave.ckks.layout import (
     Layout,
     NarrowField,
     WideLane,
-    fields_of,
     noise,
     plan_layout,
 )
@@ -31,7 +30,7 @@ from cleave_shared.params import SUM60_PACK
 WINDOW, GUARD, BITS = 4, 8, 20
 
 
-def lay(*columns: Column, bits: int = BITS, fewest: int = 1, digits: int = 9) -> Layout:
+def lay(*columns: ColumnType, bits: int = BITS, fewest: int = 1, digits: int = 9) -> Layout:
     return plan_layout(columns, WINDOW, bits, fewest, digits)
 
 
@@ -89,7 +88,7 @@ def test_a_column_of_zeros_takes_nothing() -> None:
 
 def test_real_columns_come_after_the_lanes_of_fields() -> None:
     layout = lay(Real(), Exact(7), Real())
-    assert [fields_of(each) for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
+    assert [each.fields for each in layout.by_column] == [(), (Field(0, 0, 0, 3, 5, 7),), ()]
     assert (layout.by_column[0], layout.by_column[2]) == (WideLane(1), WideLane(2))
     assert (layout.lanes, layout.used) == (3, (5,))
 
@@ -343,7 +342,7 @@ def test_sizes_of_a_packing() -> None:
         ([Exact(255)] * 5, [70_000] * 3),
     ],
 )
-def test_the_window_that_costs_least_is_chosen(columns: list[Column], counts: list[int], pad: bool) -> None:
+def test_the_window_that_costs_least_is_chosen(columns: list[ColumnType], counts: list[int], pad: bool) -> None:
     """The largest of those that cost least, as a search of all of them finds it."""
     tried = []
     for window in (1, 2, 4, 8, 16, 32, 64):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cleave.releases.ledger import Ledger, Sums, converting, load_ledger
+from cleave.releases.ledger import Ledger, MeasureTotals, converting, load_ledger
 from cleave.store.manifest import Measure
 
 
@@ -19,10 +19,12 @@ def measure(
     )
 
 
-def sums(values: list[int], of: Measure) -> Sums:
+def sums(values: list[int], of: Measure) -> MeasureTotals:
     """`values`: in units of the last decimal of `of`."""
     lower, middle = int(of.lower or 0), (int(of.lower or 0) + int(of.upper or 0)) // 2
-    return Sums(2, len(values), sum(each - lower for each in values), sum((each - middle) ** 2 for each in values))
+    return MeasureTotals(
+        2, len(values), sum(each - lower for each in values), sum((each - middle) ** 2 for each in values)
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_totals_in_new_units(new: Measure, scale: int) -> None:
     conversion = converting(old, new)
     assert conversion is not None
     assert conversion(sums(values, old)) == sums([scale * each for each in values], new)
-    without = Sums(1, 50, sums(values, old).sum, 0)
+    without = MeasureTotals(1, 50, sums(values, old).sum, 0)
     assert conversion(without).square == 0
 
 
@@ -63,23 +65,23 @@ def test_another_measure_has_no_totals_of_it(new: Measure) -> None:
 
 def test_a_ledger_adds_measures_and_keeps_what_it_has() -> None:
     ledger, bill, age = Ledger(b"k" * 32, 5, ("ward",), (), ("patient",)), measure(), measure("age", "BIGINT")
-    ledger = ledger.with_parts(1, "then", [bill], [(("A",), 7, [Sums(1, 6, 60)])])
-    ledger = ledger.with_parts(2, "now", [age, bill], [((None,), 5, [Sums(2, 5, 5, 9), Sums()])])
+    ledger = ledger.with_parts(1, "then", [bill], [(("A",), 7, [MeasureTotals(1, 6, 60)])])
+    ledger = ledger.with_parts(2, "now", [age, bill], [((None,), 5, [MeasureTotals(2, 5, 5, 9), MeasureTotals()])])
     assert ledger.with_parts(3, "later", [age], []) == ledger
     read = load_ledger(ledger.dump())
     assert read.dump() == ledger.dump()
-    assert read.sums(bill) == [Sums(1, 6, 60), Sums()]
-    assert read.sums(age) == [Sums(), Sums(2, 5, 5, 9)]
+    assert read.sums(bill) == [MeasureTotals(1, 6, 60), MeasureTotals()]
+    assert read.sums(age) == [MeasureTotals(), MeasureTotals(2, 5, 5, 9)]
     renamed = read.renamed({"bill": "cost", "ward": "unit"}, {"age"})
     assert (renamed.by, renamed.entity) == (("unit",), ("patient",))
     assert renamed.sums(measure("cost")) == read.sums(bill)
-    assert renamed.sums(age) == [Sums(), Sums()]
+    assert renamed.sums(age) == [MeasureTotals(), MeasureTotals()]
 
 
 def test_the_size_of_a_ledger_follows_from_counts() -> None:
     sizes = set()
     for total in (0, 7, 10**6):
         ledger = Ledger(b"k" * 32, 5, ("ward",), (), ())
-        ledger = ledger.with_parts(1, "then", [measure()], [(("A",), 7, [Sums(2, 5, total, total)])])
+        ledger = ledger.with_parts(1, "then", [measure()], [(("A",), 7, [MeasureTotals(2, 5, total, total)])])
         sizes.add(len(ledger.dump()))
     assert len(sizes) == 1

@@ -63,7 +63,7 @@ def test_a_messy_file_is_read_as_python_reads_it_or_refused(tmp_path: Path, star
         (tmp_path / "t.csv").write_bytes(gzip.compress(content) if chance.random() < 0.3 else content)
         dialect = CsvDialect(encoding=encoding, quote=quote)
         try:
-            names = column_names(header_of(open_inputs(tmp_path / "t.csv")[0], dialect), dialect)
+            names = column_names(header_of(open_inputs(tmp_path / "t.csv", CsvDialect())[0], dialect), dialect)
             schema = Schema(tuple(Column(name, Kind.SEALED, "VARCHAR") for name in names), dialect)
             with open_table([tmp_path / "t.csv"], schema) as table:
                 rows = table.connection.execute(f"FROM {table.relation}").fetchall()

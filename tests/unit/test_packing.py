@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleave.aggregates.columns import Column, Exact, Real
+from cleave.aggregates.columns import ColumnType, Exact, Real
 from cleave.ckks import encode as encode_module
 from cleave.ckks.checks import fields_of_lanes
 from cleave.ckks.encode import carried, encode
@@ -32,8 +32,8 @@ def words_of(values: list[int], limit: int) -> np.ndarray:
 
 def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt: float = 0.0) -> GroupTotals:
     """What comes back where services only add; `salt` is the share of the allowed noise in every coefficient."""
-    encoded = encode(packing, values)
-    totals = GroupTotals(packing, encoded.scales)
+    plaintexts, scales = encode(packing, values)
+    totals = GroupTotals(packing, scales)
     covered = 0
     for part in packing.ranges(streams):
         assert part.start == covered
@@ -41,8 +41,8 @@ def added_up(packing: Packing, values: list[np.ndarray], streams: int = 4, salt:
         assert part.stop - part.start <= limits.MAX_REQUEST_CHUNKS
         assert len(part.runs) <= limits.MAX_REQUEST_SUMS
         for piece in part.runs:
-            result = encoded.plaintexts[piece.start : piece.stop].sum(axis=0)
-            exact = [sum(int(v) for v in column) for column in encoded.plaintexts[piece.start : piece.stop].T[:50]]
+            result = plaintexts[piece.start : piece.stop].sum(axis=0)
+            exact = [sum(int(v) for v in column) for column in plaintexts[piece.start : piece.stop].T[:50]]
             assert list(result[:50]) == exact  # int64 did not wrap
             assert np.abs(result).max() <= 2**CAPACITY
             sign = np.where(np.arange(len(result)) % 2, 1, -1)
@@ -64,7 +64,7 @@ group_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=30) | st.lists(
 def test_totals_come_back_whatever_the_columns(data: st.DataObject, counts: list[int], pad: bool) -> None:
     rows = sum(counts)
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    types: list[Column] = [Exact(limit) for limit in data.draw(st.lists(limits_of_columns, min_size=1, max_size=5))]
+    types: list[ColumnType] = [Exact(limit) for limit in data.draw(st.lists(limits_of_columns, min_size=1, max_size=5))]
     columns = []
     for type_ in types:
         assert isinstance(type_, Exact)

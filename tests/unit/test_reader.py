@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from cleave_services.plain import simple
-from cleave_services.sensitive.simple import SimpleResponse
+from cleave_services.sensitive.simple import SimpleSensitiveResponse
 from cleave_shared import jobs, reader, requests, wire
 from cleave_shared.errors import WireError
 from cleave_shared.messages import (
@@ -58,8 +58,8 @@ SAMPLES: list[Message] = [
     ),
     requests.ScanResponse(profile="p", key_id=ID, label=ID, totals=[[b"x", b"y"]]),
     jobs.Answered(number=1, attempt=0, bytes=2, sha256="a" * 64),
-    jobs.Call(step="call", set=ID, number=0, question=LINKED, results=["https://a/b"]),
-    jobs.Reduce(
+    jobs.CallStep(step="call", set=ID, number=0, question=LINKED, results=["https://a/b"]),
+    jobs.ReduceStep(
         step="reduce",
         set=ID,
         number=0,
@@ -71,11 +71,11 @@ SAMPLES: list[Message] = [
     jobs.Reduced(profile="p", key_id=ID, totals=[[b"x"]]),
     wire.Problem(error="no", hint="try"),
     wire.Problem(error="no", code="damaged"),
-    SimpleResponse(operation="sum", profile="p", rows=3, result={"a": b"x"}),
-    simple.SimpleResponse(
+    SimpleSensitiveResponse(operation="sum", profile="p", rows=3, result={"a": b"x"}),
+    simple.SimplePlainResponse(
         operation="sum", rows=3, groups={"a": ["x", None, True, 1, 2.5]}, result={"b": [1, 2.5, "inf", None, False]}
     ),
-    simple.SimpleResponse(operation="sum", rows=3, groups=None, result={"b": 1, "c": None}),
+    simple.SimplePlainResponse(operation="sum", rows=3, groups=None, result={"b": 1, "c": None}),
 ]
 MUTATIONS = (mutate.odd_value, mutate.missing, mutate.added, mutate.repeated, mutate.swapped, mutate.nudged)
 

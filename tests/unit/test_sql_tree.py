@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 from cleave.sql.functions import AGGREGATE_NAMES
-from cleave.sql.nodes import Column, Node, write
-from cleave.sql.read import Reader, expression_of, require_faithful
+from cleave.sql.nodes import ColumnRef, Node, write
+from cleave.sql.read import ExpressionReader, expression_of, require_faithful
 from cleave.sql.refusals import Uncut
 from cleave.table.duck import tree_of
 from cleave.table.trees import Tree
@@ -75,7 +75,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 def read(sql: str) -> tuple[Tree, Node]:
     statement = f"SELECT {sql} FROM t"
     tree = tree_of(statement)["statements"][0]["node"]["select_list"][0]
-    return tree, Reader(statement).node(tree)
+    return tree, ExpressionReader(statement).node(tree)
 
 
 @pytest.mark.parametrize("expression", sorted(set(split(EXPRESSIONS)) - set(split(NO_SERVICE))))
@@ -145,11 +145,11 @@ def test_a_tree_with_other_operands_is_written_with_them() -> None:
         "try(CAST(a AS STRUCT(b INTEGER, c VARCHAR[3])[]))",
     ):
         node = expression_of(sql)
-        renamed = node.replaced(lambda each: Column((each.name * 2,)) if isinstance(each, Column) else None)
+        renamed = node.replaced(lambda each: ColumnRef((each.name * 2,)) if isinstance(each, ColumnRef) else None)
         assert write(renamed) == re.sub(r'"([abd])"', r'"\1\1"', write(node).replace('"b" INTEGER', "field")).replace(
             "field", '"b" INTEGER'
         )
-        assert [each.name for each in renamed.find(Column)] == [each.name * 2 for each in node.find(Column)]
+        assert [each.name for each in renamed.find(ColumnRef)] == [each.name * 2 for each in node.find(ColumnRef)]
 
 
 @pytest.mark.parametrize(("before", "after"), [("1 IN (", ")"), ("COALESCE(", ", 1)"), ("1 IN (2, COALESCE(1, ", "))")])

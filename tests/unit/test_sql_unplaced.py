@@ -8,7 +8,7 @@ import random
 import pytest
 
 from cleave.finish import finish
-from cleave.finish.compare import Term, unplaced
+from cleave.finish.compare import GroupRanks, unplaced
 from cleave.sql.plan import QueryPlan
 from cleave.sql.planner import plan_query
 from cleave.sql.rejoin import Groups
@@ -17,7 +17,7 @@ from tests.unit.simulate import schema
 from tests.unit.test_sql_finish import exact, inexact
 
 
-def truly_unplaced(rows: int, terms: list[Term]) -> set[int]:
+def truly_unplaced(rows: int, terms: list[GroupRanks]) -> set[int]:
     """Try every value of every row: those rows that come strictly before one shown above them, or after one below."""
     found = set()
     values = [
@@ -38,7 +38,7 @@ def test_marks_are_those_of_all_values_tried(terms: int) -> None:
         made = []
         for low in lows:
             high = [each + chance.choice([0, 0, 1, 2]) for each in low]
-            made.append(Term(low, low, high))
+            made.append(GroupRanks(low, low, high))
         assert unplaced(range(rows), made) == truly_unplaced(rows, made)
 
 

@@ -149,11 +149,11 @@ def test_a_query_that_nobody_can_answer_is_refused(sql: str, reason: str, t: Sch
 
 def test_the_plan_names_what_may_be_read(t: Schema) -> None:
     made = plan("SELECT ward, beds FROM t JOIN Wards USING (ward) WHERE age > 3 ORDER BY 2", t)
-    assert made.columns == ("ward", "age")
+    assert made.rows()["t"] == ("ward", "age")
     assert made.reads["wards"] == ("ward", "beds")
     assert (made.reason, made.types) == ("no service answers a join", ("VARCHAR", "BIGINT"))
-    assert plan("SELECT * FROM t", t).columns == ("ward", "day", "age", "name")
-    assert plan("SELECT * FROM wards", t).columns == ()
+    assert plan("SELECT * FROM t", t).rows()["t"] == ("ward", "day", "age", "name")
+    assert plan("SELECT * FROM wards", t).rows()["t"] == ()
     assert plan("SELECT DISTINCT 1", t).reads == {"t": ()}
 
 
@@ -170,7 +170,7 @@ def test_only_what_a_service_cannot_answer_is_answered_here(t: Schema) -> None:
 )
 def test_a_table_may_be_called_anything(name: str, t: Schema) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
-    assert plan(f"SELECT DISTINCT {quoted}.ward FROM {quoted}", t, name).columns == ("ward",)
+    assert plan(f"SELECT DISTINCT {quoted}.ward FROM {quoted}", t, name).rows()[name] == ("ward",)
 
 
 def test_every_function_of_tables_is_known_or_refused() -> None:

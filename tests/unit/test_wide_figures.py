@@ -14,8 +14,8 @@ import pytest
 from openpyxl import load_workbook
 
 import cleave
-from cleave.api.result import Result as Answered
-from cleave.ask.question import Result
+from cleave.api.result import Result
+from cleave.ask.question import Answer
 from cleave.cli.answer import Format, answer_bytes
 from cleave.finish import ResultTable
 from cleave.sql.plan import Output
@@ -50,12 +50,12 @@ INTERVALS = [  # text, whether Parquet holds it, and whether Arrow does
 ]
 
 
-def answer(type_: str, value: object) -> Result:
+def answer(type_: str, value: object) -> Answer:
     table = ResultTable([Output("x", "plain")], [type_], [[value], [None]], [[0.0], [None]], [[True], [None]])
-    return Result(table, {}, USAGE, {})
+    return Answer(table, {}, USAGE, {})
 
 
-def parquet(given: Result, path: Path) -> tuple[str, object]:
+def parquet(given: Answer, path: Path) -> tuple[str, object]:
     """Type and text of the first value."""
     path.write_bytes(answer_bytes(given, Format.PARQUET))
     ((type_, text),) = duckdb.execute(
@@ -64,8 +64,8 @@ def parquet(given: Result, path: Path) -> tuple[str, object]:
     return type_, text
 
 
-def arrow(given: Result) -> pa.ChunkedArray:
-    return Answered(None, seconds=0.0, _answer=given).arrow()["x"]  # type: ignore[arg-type]
+def arrow(given: Answer) -> pa.ChunkedArray:
+    return Result(None, seconds=0.0, _answer=given).arrow()["x"]  # type: ignore[arg-type]
 
 
 @pytest.mark.sampled(3)
@@ -88,7 +88,7 @@ def test_every_format_holds_what_is_answered(type_: str, value: object, stored: 
         elif chosen is not Format.MARKDOWN:  # which escapes brackets
             assert str(value).encode() in content.replace(b'"', b"")
     assert arrow(given).to_pylist() == [stored, None]
-    frame = Answered(None, seconds=0.0, _answer=given).df()  # type: ignore[arg-type]
+    frame = Result(None, seconds=0.0, _answer=given).df()  # type: ignore[arg-type]
     assert len(frame) == 2
     assert str(frame["x"][0]) in (str(value), str(stored))
 
@@ -111,7 +111,7 @@ def test_an_interval_is_text_where_a_format_would_change_it(
 
 
 def test_an_infinite_date_is_in_a_data_frame() -> None:
-    given = Answered(None, seconds=0.0, _answer=answer("DATE", "infinity"))  # type: ignore[arg-type]
+    given = Result(None, seconds=0.0, _answer=answer("DATE", "infinity"))  # type: ignore[arg-type]
     assert given.df()["x"].tolist() == ["infinity", None]
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.evaluate import BlockSums, Chunk, Clock, Results, Sums, merge
+from cleave_services.sensitive.evaluate import BlockSums, Chunk, Results, RunningSums, Stopwatch, merge
 from cleave_services.sensitive.workers import fair_share, processors
 from cleave_shared import children, limits
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Channel, Child, ChildLimits
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 from tests.evaluation.plaintext import PlaintextEvaluator
@@ -38,12 +38,12 @@ def as_in_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Child, Bounds]]]:
+def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Child, ChildLimits]]]:
     """Every child forked in this process, with its bounds; none is left at the end."""
-    made: list[tuple[Child, Bounds]] = []
+    made: list[tuple[Child, ChildLimits]] = []
     fork = children.fork
 
-    def counting(work: Callable[[Channel], None], bounds: Bounds) -> Child:
+    def counting(work: Callable[[Channel], None], bounds: ChildLimits) -> Child:
         made.append((fork(work, bounds), bounds))
         return made[-1][0]
 
@@ -103,7 +103,7 @@ def test_sums_of_blocks() -> None:
 
 
 def test_running_sums() -> None:
-    sums = Sums(EVALUATOR)
+    sums = RunningSums(EVALUATOR)
     for number, value in ((3, 1), (5, 2), (3, 4)):
         sums.add(number, EVALUATOR.load(blob(value, 7)))
     assert seen(sums.dump(1)) == {3: [5, 0, 0, 0], 5: [2, 0, 0, 0]}
@@ -112,7 +112,7 @@ def test_running_sums() -> None:
 def test_a_clock_gives_each_stage_its_laps(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([10.0, 11.0, 13.0, 17.0, 17.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(moments))
-    clock = Clock()
+    clock = Stopwatch()
     assert clock.seconds == {}
     for stage in ("load", "add", "load", "save"):
         clock.lap(stage)
@@ -185,7 +185,7 @@ def test_shares_are_consecutive_and_come_back_in_order(count: int, shares: list[
     assert [int(part[0]) for part in found] == [child.pid for child, _ in forks]
     assert os.getpid() not in [child.pid for child, _ in forks]
     for _, bounds in forks:
-        assert bounds == Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES, confined=True)
+        assert bounds == ChildLimits(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES, confined=True)
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -249,13 +249,13 @@ class Slow:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: int, seconds: float = 0.0) -> None:
         self.now = 1000.0
         self.answers, self.seconds = answers, seconds
-        self.bounds: list[Bounds] = []
+        self.bounds: list[ChildLimits] = []
         self.sends: list[float] = []
         self.waits: list[float] = []
         monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(children, "fork", self.fork)
 
-    def fork(self, _: object, bounds: Bounds) -> Slow:
+    def fork(self, _: object, bounds: ChildLimits) -> Slow:
         self.bounds.append(bounds)
         return self
 
@@ -285,14 +285,14 @@ def test_who_answers_too_late_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
         spread(lambda _: [], range(3), 3)
     longest = limits.SENSITIVE_SECONDS + 1
     assert slow.waits == slow.sends == [longest, longest - 7.5, longest - 15]
-    assert slow.bounds == [Bounds(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES, confined=True)] * 3
+    assert slow.bounds == [ChildLimits(seconds=limits.SENSITIVE_SECONDS, memory=limits.WORKER_BYTES, confined=True)] * 3
 
 
 def test_a_deadline_that_has_passed_is_no_error_of_the_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch, answers=1, seconds=20.0)
     with pytest.raises(WireError):
         spread(lambda _: [], range(2), 2, 3.0)
-    assert slow.bounds == [Bounds(seconds=3.0, memory=limits.WORKER_BYTES, confined=True)] * 2
+    assert slow.bounds == [ChildLimits(seconds=3.0, memory=limits.WORKER_BYTES, confined=True)] * 2
     assert (slow.sends, slow.waits) == ([4.0, 0.01], [4.0, -16.0])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
-from cleave.aggregates.columns import Column, Domain, Doubles, Words
+from cleave.aggregates.columns import ColumnType, Domain, Doubles, Words
 from cleave.aggregates.operand import Operand
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Moment:
     def reads(self) -> tuple[int, ...]:
         return (self.of,)
 
-    def column(self, arguments: Sequence[Domain]) -> Column | None:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType | None:
         """The type of its column; None if the domains imply that the moment is 0."""
         raise NotImplementedError
 
@@ -179,7 +179,7 @@ class Answers(Protocol):
         ...
 
 
-class Rows:
+class FigureRows:
     """`figures[g][i]` is the figure of aggregate i for group g."""
 
     def __init__(self, figures: Sequence[Sequence[Figure]]) -> None:

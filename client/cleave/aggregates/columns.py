@@ -67,7 +67,7 @@ class Real:
     least: float = 0.0
 
 
-Column = Exact | Real
+ColumnType = Exact | Real
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from cleave.aggregates import columns
 from cleave.aggregates.base import Decoding, Moment
-from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Flags, Real, Words
+from cleave.aggregates.columns import ColumnType, Domain, Doubles, Exact, Flags, Real, Words
 from cleave.aggregates.operand import Operand
 
 UNIT = Fraction(1, 2**53)  # unit roundoff of a double: relative error of one rounding
@@ -35,7 +35,7 @@ class Sum(Moment):
     of: int = 0
     name: str = "sum"
 
-    def column(self, arguments: Sequence[Domain]) -> Column:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType:
         (domain,) = arguments
         if domain.is_exact:
             return Exact(domain.width)
@@ -63,7 +63,7 @@ class Power(Moment):
     def name(self) -> str:
         return {2: "square", 3: "cube", 4: "fourth power"}[self.degree]
 
-    def column(self, arguments: Sequence[Domain]) -> Column:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType:
         (domain,) = arguments
         return Exact((1 + self.degree % 2) * _reach(domain) ** self.degree) if domain.is_exact else Real(reach=1.0)
 
@@ -111,7 +111,7 @@ class Cross(Moment):
     def reads(self) -> tuple[int, ...]:
         return 0, 1
 
-    def column(self, arguments: Sequence[Domain]) -> Column:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType:
         x, y = arguments
         return Exact(2 * _reach(x) * _reach(y)) if x.is_exact and y.is_exact else Real(reach=1.0)
 
@@ -137,7 +137,7 @@ class Log(Moment):
     of: int = 0
     name: str = "log"
 
-    def column(self, arguments: Sequence[Domain]) -> Column:  # noqa: ARG002 - the same for every domain
+    def column(self, arguments: Sequence[Domain]) -> ColumnType:  # noqa: ARG002 - the same for every domain
         return Real(reach=_FARTHEST_LOG)
 
     def encode(self, arguments: Sequence[Operand]) -> tuple[Words | Doubles, Decoding]:
@@ -163,7 +163,7 @@ class Negative(Moment):
     of: int = 0
     name: str = "negative"
 
-    def column(self, arguments: Sequence[Domain]) -> Column | None:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType | None:
         (domain,) = arguments
         return None if domain.is_exact and domain.lower >= 0 else Exact(1)
 
@@ -179,7 +179,7 @@ class Zero(Moment):
     of: int = 0
     name: str = "zero"
 
-    def column(self, arguments: Sequence[Domain]) -> Column | None:
+    def column(self, arguments: Sequence[Domain]) -> ColumnType | None:
         (domain,) = arguments
         return None if domain.is_exact and not domain.lower <= 0 <= domain.upper else Exact(1)
 

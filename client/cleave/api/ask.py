@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from cleave.api.result import Result
-from cleave.ask.calls import stack_level
 from cleave.ask.opening import asks_embedded, column_names, frame_has_none, no_table, open_session, read_data
 from cleave.ask.options import Asking, complete, question_options, stated
 from cleave.local.embedded import embedded_services, prepare_embedded
+from cleave.shown.plan import plan_lines
 from cleave.table.progress import bars
 from cleave.table.schema import CsvDialect, Kind, Schema
 from cleave.text.nearest import did_you_mean
 from cleave_shared.core_dumps import refuse_core_dumps
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, stack_level
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Data
-    from cleave.ask.plan import Plan as QueryPlanned
+    from cleave.ask.plan import AnswerPlan
     from cleave.ask.session import Session
     from cleave.sql.read import Statement
 
@@ -44,8 +44,6 @@ class Plan:
     description: Description
 
     def __repr__(self) -> str:
-        from cleave.shown.plan import plan_lines  # noqa: PLC0415
-
         return plan_lines(self.description)
 
 
@@ -145,8 +143,8 @@ def schema(
             raise frame_has_none()
         proposed = propose_frame(data, decided, accept=accept, table=table)
     elif isinstance(data, str | Path) or (isinstance(data, Sequence) and data):
-        check_reading([data] if isinstance(data, str | Path) else data, sheet, flatten=flatten)
         reading = CsvDialect(skip=skip, sheet=sheet or "", flatten=flatten)
+        check_reading([data] if isinstance(data, str | Path) else data, reading)
         proposed = propose(data, decided, accept=accept, reading=reading, table=table)
     else:
         raise no_table(data)
@@ -158,7 +156,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 
     Raises InputError for data or a schema that cannot be read.
     """
-    from cleave.propose.further import further  # noqa: PLC0415 - a question without further tables does not need it
+    from cleave.ask.files import further  # noqa: PLC0415 - a question without further tables does not need it
     from cleave.table.lazy import of_local_frame  # noqa: PLC0415
 
     table = read_data(data, asking)
@@ -174,7 +172,7 @@ def session_over(data: Data | None, asking: Asking) -> Session:
 def ask(session: Session, question: str | Statement, asking: Asking, started: float) -> Result:
     """Answer one question over an open session. If the answer leaves something undecided, warn at the caller's line."""
 
-    def prepare(plan: QueryPlanned) -> None:
+    def prepare(plan: AnswerPlan) -> None:
         if session.source.asks_embedded and not plan.sends_nothing:
             prepare_embedded()  # takes its time in the background, while the table is read
 

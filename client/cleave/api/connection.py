@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.ask.session import Session
 
-Row = tuple[Any, ...]
-Described = tuple[str, str, None, None, int | None, int | None, None]
+_Row = tuple[Any, ...]
+_ColumnDescription = tuple[str, str, None, None, int | None, int | None, None]
 
 
 @stated(Asking)
@@ -149,7 +149,7 @@ class Cursor:
         self.connection = connection
         self.arraysize = 1
         self._result: Result | None = None
-        self._rows: list[Row] = []
+        self._rows: list[_Row] = []
         self._next = 0
         self._closed = False
 
@@ -175,21 +175,21 @@ class Cursor:
     def callproc(self, procname: str, parameters: Sequence[object] = ()) -> None:  # noqa: ARG002 - PEP 249's signature
         raise NotSupportedError("there are no stored procedures")
 
-    def fetchone(self) -> Row | None:
+    def fetchone(self) -> _Row | None:
         rows = self.fetchmany(1)
         return rows[0] if rows else None
 
-    def fetchmany(self, size: int | None = None) -> list[Row]:
+    def fetchmany(self, size: int | None = None) -> list[_Row]:
         self._answered()
         rows = self._rows[self._next : self._next + (self.arraysize if size is None else size)]
         self._next += len(rows)
         return rows
 
-    def fetchall(self) -> list[Row]:
+    def fetchall(self) -> list[_Row]:
         return self.fetchmany(len(self._answered()))
 
     @property
-    def description(self) -> list[Described] | None:
+    def description(self) -> list[_ColumnDescription] | None:
         """Return name, type code, None, None, precision, scale and None for each column; None before the first
         statement.
         """
@@ -241,10 +241,10 @@ class Cursor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[_Row]:
         return self
 
-    def __next__(self) -> Row:
+    def __next__(self) -> _Row:
         row = self.fetchone()
         if row is None:
             raise StopIteration

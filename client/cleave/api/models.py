@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cleave.ask.options import Data
     from cleave.models.linear import LinearModel
     from cleave.models.pca import Components
-    from cleave.models.sums import Sums
+    from cleave.models.sums import ModelSums
     from cleave.models.survival import Survival
 
 M = TypeVar("M")
@@ -119,12 +119,12 @@ def survival(
     return _model(data, asking, lambda sums: survive(sums, time, event, by, width, until, level))
 
 
-def _model(data: Data, asking: Modelling, make: Callable[[Sums], M]) -> M:
+def _model(data: Data, asking: Modelling, make: Callable[[ModelSums], M]) -> M:
     """Make a model from sums over one version of the table. Raises InputError without a table."""
-    from cleave.models.sums import Sums  # noqa: PLC0415 - DuckDB, numpy and flint
+    from cleave.models.sums import ModelSums  # noqa: PLC0415 - DuckDB, numpy and flint
 
     if data is None:
         raise InputError("a model needs one table", hint="name a file, a frame or a stored table")
     given = of_one_table(complete(Modelling, asking))
     with session_over(data, given) as session:
-        return session.on_one_version(lambda spent: make(Sums(session, given, spent=spent)))
+        return session.on_one_version(lambda spent: make(ModelSums(session, given, spent=spent)))

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 from cleave.finish import ResultTable
 from cleave.finish.result import loaded, records
-from cleave.sql.plan import LocalPlan, QueryPlan, Source
+from cleave.shown.answer import answer_text, cells, footer
+from cleave.sql.plan import Cut, FigureSource
 from cleave.table.types import ZONED
 from cleave.text import figures
+from cleave.text.printable import printable
 from cleave_shared.errors import extra
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from cleave.ask.question import Result as Answer
-    from cleave.ask.question import Usage
+    from cleave.ask.question import Answer, Usage
 
 _SHOWN = 100  # rows that a prompt or a notebook shows
 _TEMPORAL: dict[str, Callable[[str], Any]] = {
@@ -44,7 +45,7 @@ class Result:
     plain service), "encrypted" (ciphertexts), "local" (this machine) or "hidden".
     """
 
-    plan: QueryPlan | LocalPlan
+    plan: Cut
     seconds: float
     _answer: Answer
 
@@ -58,7 +59,7 @@ class Result:
         return tuple(self._table.types)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[FigureSource, ...]:
         return tuple(self._table.source(place) for place in range(len(self.columns)))
 
     @property
@@ -163,8 +164,6 @@ class Result:
 
     def footer(self) -> str:
         """Say in a line or two how far to trust the answer, and what it cost."""
-        from cleave.shown.answer import footer  # noqa: PLC0415
-
         return footer(self._answer, self.seconds)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
@@ -189,13 +188,9 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the table that `cleave query` prints."""
-        from cleave.shown.answer import answer_text  # noqa: PLC0415
-
         return "\n".join([answer_text(replace(self._answer, result=self._first())), *self._rest()])
 
     def _repr_html_(self) -> str:
-        from cleave.shown.answer import cells  # noqa: PLC0415
-
         first = self._first()
         headings, rows = cells(first)
         align = [f' style="text-align: {heading.justify}"' for heading in headings]
@@ -269,6 +264,4 @@ def _whole_type(values: list[Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    from cleave.text.printable import printable  # noqa: PLC0415
-
     return html.escape(printable(text))

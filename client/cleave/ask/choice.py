@@ -1,4 +1,5 @@
-"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md).
+"""Choose how to answer a question over a stored table, by a fixed rule that `plan` prints (docs/stored.md). Describe
+what the chosen plan reads, and what each store learns.
 
 The cost of a plan is the bytes of all objects that it reads, here or in a service. A plan that uses totals counts a
 quarter of its bytes, and a quarter of 160 bytes for each cell. Rows larger than the fetch limit are never fetched. A
@@ -11,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from cleave.ask.plan import Considered, Plan
-from cleave.ask.way import Site
+from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
+from cleave.ask.plan import AnswerPlan, Considered
+from cleave.ask.way import Lesson, Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
-from cleave.ask.ways.plain import Plain
-from cleave.ask.ways.rows import Rows
-from cleave.ask.ways.scan import Scan
-from cleave.ask.ways.totals import Totals
+from cleave.ask.ways.plain import PlainWay
+from cleave.ask.ways.rows import RowsWay
+from cleave.ask.ways.scan import ScanWay
+from cleave.ask.ways.totals import TotalsWay
 from cleave.disclosure.counting import why_rows
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.finish.result import FAULTS_ONLY
+from cleave.objects.locate import scheme_of
+from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
@@ -27,10 +31,16 @@ from cleave.sums.needs import NoSums
 from cleave.text.quantities import sized
 from cleave_shared.errors import QueryRefused
 
-WAYS: Sequence[type[StoredWay]] = (Totals, Plain, Rows, Scan)  # what reveals least comes first
+WAYS: Sequence[type[StoredWay]] = (TotalsWay, PlainWay, RowsWay, ScanWay)  # what reveals least comes first
 FETCH_LIMIT = 1_000_000_000  # default of --fetch-limit: bytes of rows for one question
+_NO_TOTALS = "none are kept of it"
 _BY_CONTRIBUTOR = "a minimum group size counts the rows of each contributor"
 _NOT_BY_JOBS = 2  # rank of plans that fetch rows, if a job can scan instead
+_SILENT = Lesson(
+    "neither the query nor any name or value; when it was read, and under whose credentials",
+    "no query, name or value; when, and under whose credentials",
+)
+_WHEN = "when the query ran, and under whose credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class _Candidate:
     `barrier` says why the plan may not be chosen; "" if it may.
     """
 
-    plan: Plan
+    plan: AnswerPlan
     barrier: str
     rank: int
     size: int
@@ -71,7 +81,7 @@ class Chooser:
 
     site: Site
 
-    def chosen(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def chosen(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Return the plan to use.
 
         Raises QueryRefused, and any error of reading the cell list or the indexes.
@@ -94,30 +104,32 @@ class Chooser:
                 raise self._refused(choosing, barred)
             return best.plan
 
-    def counted(self, plan: Plan, counting: Counting) -> Plan:
+    def counted(self, plan: AnswerPlan, counting: Counting) -> AnswerPlan:
         """Return the plan that answers the same question under a threshold, counting by `counting`.
 
         Raises QueryRefused, and any error of reading the indexes.
         """
-        by_cells = [way for way in plan.ways if isinstance(way, Totals)]
+        by_cells = [way for way in plan.ways if isinstance(way, TotalsWay)]
         why = why_rows(plan.cut_up, counting)
         if not why and len(by_cells) == len(plan.ways):
             counting = replace(counting, reason=_BY_CONTRIBUTOR)
             ways = tuple(way.counted_by(counting) for way in by_cells)
             return replace(plan, cut=plan.cut_up.counted_by(counting), ways=ways)
         if not why:
-            why = _no_totals(plan) if plan.fetches else _BY_CONTRIBUTOR  # the plain service knows no contributor
+            why = (
+                (plan.cut.reason or _NO_TOTALS) if plan.fetches else _BY_CONTRIBUTOR
+            )  # the plain service knows no contributor
         counting = replace(counting, reason=why)
         if plan.cloud_only:
             raise QueryRefused(f"{why}: only this machine reads rows", hint="leave --cloud-only out")
         with closing(self._planner(plan.statement)) as planner:
             cut = planner.cut(NoSums(why), cloud_only=False, apart=True).counted_by(counting)
-        rows = replace(plan, cut=cut, ways=(Rows(cut),))
+        rows = replace(plan, cut=cut, ways=(RowsWay(cut),))
         if self._candidate(rows, pad=False).barrier:
             raise over_limit(rows.fetched(self.site), self.site.fetch_limit, "ask without a minimum group size")
         return rows
 
-    def plans(self, statement: Statement) -> list[Plan]:
+    def plans(self, statement: Statement) -> list[AnswerPlan]:
         """Return every plan that can answer `statement`, the one that reveals least first, however much it reads.
 
         Raises QueryRefused.
@@ -126,10 +138,10 @@ class Chooser:
             choosing = Choosing(self.site, planner, WAYS, cloud_only=False)
             return [each for kind in WAYS for each in kind.plans(choosing)]
 
-    def considered(self, plan: Plan, *, pad: bool) -> list[Considered]:
+    def considered(self, plan: AnswerPlan, *, pad: bool) -> list[Considered]:
         """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""
-        if isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None:
-            return self._counting(plan, plan.cut.counting, pad=pad)
+        if (sums := plan.cut.sums()) is not None and sums.counting is not None:
+            return self._counting(plan, sums.counting, pad=pad)
         with closing(self._planner(plan.statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, plan.cloud_only)
             every = [each for kind in WAYS for each in self._candidates(kind, choosing, pad=pad)]
@@ -138,20 +150,20 @@ class Chooser:
         rival = min(others, key=lambda each: (each.rank > mine.rank, bool(each.barrier), each.key), default=None)
         considered = [self._considered(mine, rival, pad=pad, taken=True)]
         considered += [self._considered(each, mine, pad=pad, taken=False) for each in others]
-        if not any(each.name.startswith(Totals.name) for each in considered):
-            considered.append(Considered(Totals.name, None, False, _no_totals(plan)))
+        if not any(each.name.startswith(TotalsWay.name) for each in considered):
+            considered.append(Considered(TotalsWay.name, None, False, plan.cut.reason or _NO_TOTALS))
         return considered
 
-    def _counting(self, plan: Plan, counting: Counting, *, pad: bool) -> list[Considered]:
+    def _counting(self, plan: AnswerPlan, counting: Counting, *, pad: bool) -> list[Considered]:
         """List the ways under a threshold, which leaves no choice."""
         why = counting.reason
         taken = replace(self._considered(self._candidate(plan, pad=pad), None, pad=pad, taken=True), reason=why)
-        others = [] if plan.name == Totals.name else [Considered(Totals.name, None, False, why)]
+        others = [] if plan.name == TotalsWay.name else [Considered(TotalsWay.name, None, False, why)]
         return [taken, *others]
 
     def _considered(self, each: _Candidate, rival: _Candidate | None, *, pad: bool, taken: bool) -> Considered:
-        bucket = self.site.stored.tables.places[0].startswith("s3://")
-        cost = each.plan.work(self.site, pad=pad).cost(bucket=bucket, remote=self.site.remote)
+        paid = scheme_of(self.site.stored.tables.places[0]).is_remote
+        cost = each.plan.work(self.site, pad=pad).cost(bucket=paid, remote=self.site.remote)
         bounds = [bound for way in each.plan.ways if (bound := way.bound(self.site))]
         return Considered(each.plan.name, cost, taken, "; ".join([each.beside(rival), *bounds]))
 
@@ -161,7 +173,7 @@ class Chooser:
     def _candidates(self, kind: type[StoredWay], choosing: Choosing, *, pad: bool = False) -> Iterator[_Candidate]:
         return (self._candidate(each, pad=pad) for each in kind.plans(choosing))
 
-    def _candidate(self, plan: Plan, *, pad: bool) -> _Candidate:
+    def _candidate(self, plan: AnswerPlan, *, pad: bool) -> _Candidate:
         work = [(each, each.work(self.site, pad=pad).bytes) for each in plan.ways]
         barrier = ""
         if plan.cloud_only and plan.fetches:
@@ -184,6 +196,57 @@ class Chooser:
         return over_limit(barred[0].plan.fetched(self.site), self.site.fetch_limit, how)
 
 
+def describe_stored(
+    site: Site, plan: AnswerPlan, considered: Sequence[Considered] = (), *, pad: bool = False
+) -> Description:
+    """Describe a plan over stored tables.
+
+    This reads the cell lists and, if rows of only some cells would be fetched, the indexes that locate them.
+    """
+    tables = list(site.tables.values())
+    work = plan.work(site, pad=pad)
+    fetched = {each.object.name for each in work.reads}
+    read = [(each.object, each.bytes) for each in work.reads]
+    read += [(each, each.bytes) for each in work.linked if each.name not in fetched]
+    halves = {each.object.name for each in work.reads if each.is_plain}
+    if work.linked:
+        halves |= {each.plain.name for table in tables for each in table.manifest.segments if each.plain}
+    plain = [size for which, size in read if which.name in halves]
+    sensitive = [size for which, size in read if which.name not in halves]
+    disclosed = [each.disclosures(site, pad=pad) for each in plan.ways]
+    to_plain = [text for each in disclosed for text in each.plain]
+    to_sensitive = [text for each in disclosed for text in each.sensitive]
+    when = _WHEN if any(each.queried for each in disclosed) else _SILENT
+
+    def shown(table: str, column: str) -> str:
+        return f"{table}.{column}" if len(tables) > 1 else column
+
+    return description(
+        ", ".join(each.manifest.table for each in tables),
+        sum(each.manifest.rows for each in tables),
+        [
+            replace(column, name=shown(each.manifest.table, column.name))
+            for each in tables
+            for column in site.schema_of(each).columns
+        ],
+        plan.cut,
+        {shown(*column): use for way in plan.ways for column, use in way.uses(site).items()},
+        "not read",
+        profile=site.stored.profile,
+        lanes=len(sensitive),
+        plain=Requests(len(plain), 0, sum(plain)),
+        sensitive=Requests(len(sensitive), 0, sum(sensitive)),
+        leakage=Leakage(
+            (*to_plain, when) if to_plain else (UNASKED,),
+            (*(to_sensitive or ["that the table's head and what is sealed of it are read"]), _SILENT),
+        ),
+        places=site.stored.tables.places,
+        ways=tuple(considered),
+        dollars=next((each.cost.dollars for each in considered if each.taken and each.cost), 0.0),
+        trust=f"sums are {FAULTS_ONLY}" if plan.scanned else "",
+    )
+
+
 def over_limit(fetched: int, limit: int, how: str) -> QueryRefused:
     """Return the refusal to fetch `fetched` bytes of rows; `how` tells the user how to avoid it."""
     return QueryRefused(
@@ -198,10 +261,3 @@ def how_to_scan(site: Site) -> str:
     if not site.scan:
         return "leave --no-scan out, for a table of `cleave put --scan`"
     return "ask for sums, means or variances of a table that was put with --scan: services add up its rows"
-
-
-def _no_totals(plan: Plan) -> str:
-    if isinstance(plan.cut, LocalPlan):
-        return plan.cut.reason
-    reasons = [each.reason for each in plan.cut_up.local] + [each.reason for each in plan.outputs]
-    return next(filter(None, reasons), "none are kept of it")

@@ -8,7 +8,7 @@ from typing import Any
 
 from cleave.ask.plan import Considered
 from cleave.ask.way import Destination, Use
-from cleave.sql.plan import LocalPlan, Output, QueryPlan
+from cleave.sql.plan import Cut, Output
 from cleave.table.schema import Column
 from cleave_shared.params import Profile
 
@@ -25,6 +25,10 @@ class ColumnFate:
     fate: str
     destination: Destination
     bytes: int
+
+    @classmethod
+    def of(cls, column: Column, use: Use) -> ColumnFate:
+        return cls(column.name, str(column.kind), column.type, use.text, use.destination, use.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,18 @@ class Parameters:
     capacity_bits: int
     lanes: int
     keys_uploaded: int
+
+    @classmethod
+    def of(cls, profile: Profile, lanes: int) -> Parameters:
+        return cls(
+            name=profile.name,
+            degree=profile.degree,
+            modulus_bits=sum(profile.prime_bits),
+            security_bits=min(profile.estimated_bits),
+            capacity_bits=profile.capacity_bits,
+            lanes=lanes,
+            keys_uploaded=0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +123,7 @@ def description(
     table: str,
     rows: int,
     columns: Sequence[Column],
-    cut: QueryPlan | LocalPlan,
+    cut: Cut,
     uses: Mapping[str, Use],
     unread: str,
     *,
@@ -120,37 +136,13 @@ def description(
     `uses` says how each column is used, and `unread` applies to all others. `lanes` is the number of encrypted numbers
     of a row, or of objects read. `facts` are members of Description that only the source knows.
     """
-
-    def fate(column: Column) -> ColumnFate:
-        use = uses.get(column.name, Use(unread))
-        return ColumnFate(column.name, str(column.kind), column.type, use.text, use.destination, use.bytes)
-
     return Description(
         table=table,
         rows=rows,
-        local=_local(cut),
-        hint="" if isinstance(cut, QueryPlan) else cut.hint,
-        columns=tuple(fate(each) for each in columns),
-        profile=Parameters(
-            name=profile.name,
-            degree=profile.degree,
-            modulus_bits=sum(profile.prime_bits),
-            security_bits=min(profile.estimated_bits),
-            capacity_bits=profile.capacity_bits,
-            lanes=lanes,
-            keys_uploaded=0,
-        )
-        if profile
-        else None,
-        sets=len(cut.sets) if isinstance(cut, QueryPlan) and cut.sets is not None else 1,
+        local=cut.computed_here,
+        hint=cut.hint,
+        columns=tuple(ColumnFate.of(each, uses.get(each.name, Use(unread))) for each in columns),
+        profile=Parameters.of(profile, lanes) if profile else None,
+        sets=cut.set_count,
         **facts,
     )
-
-
-def _local(cut: QueryPlan | LocalPlan) -> tuple[Output, ...]:
-    outputs = [each for each in cut.outputs if each.reason]
-    if isinstance(cut, QueryPlan):
-        shown = {place for final in cut.finals for place in final.local}
-        reasons = dict.fromkeys(each.reason for place, each in enumerate(cut.local) if place not in shown)
-        outputs += [Output("HAVING or ORDER BY", "local", reason) for reason in reasons]
-    return tuple(outputs)

@@ -10,31 +10,35 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cleave.ask.options import Access
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.source import Source
-from cleave.ask.way import Setting
-from cleave.ask.ways.file import File, FilePlace, unasked
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.ask.way import Cost, WayContext
+from cleave.ask.ways.file import FilePlace, FileWay, unasked
+from cleave.deadline import Deadline, Stopped
+from cleave.files import names_file
 from cleave.table.functions import TODAY
+from cleave.table.inputs import check_there
+from cleave.table.lazy import LazyTable, of_files
+from cleave.table.schema import Kind, Schema, schema_path
 from cleave_shared.errors import CheckFailed, InputError
-from cleave_shared.params import DEFAULT_PROFILE
+from cleave_shared.params import DEFAULT_PROFILE, SUM60_PACK, Profile
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ckks.secret_key import SecretKey
     from cleave.sql.read import Statement
-    from cleave.table.lazy import LazyTable
     from cleave.table.privacy import Privacy
     from cleave.table.progress import Bars, Progress
-    from cleave.table.schema import Schema
     from cleave.table.table import Table
     from cleave.transport.base import Transport
 
 _MOST_PLANS = 32
+_UNREAD = "not read, stays here"
 
 
 class FileSource(Source):
@@ -57,30 +61,28 @@ class FileSource(Source):
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
-        self._plans: dict[tuple[str, str, bool], Plan] = {}  # the one asked for last comes last
+        self._plans: dict[tuple[str, str, bool], AnswerPlan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
         return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
 
-    def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - whatever it is
+    def privacy(self, plan: AnswerPlan) -> Privacy:  # noqa: ARG002 - whatever it is
         return self._lazy.schema.privacy
 
-    def under_threshold(self, plan: Plan) -> Plan:
-        from cleave.sql.plan import LocalPlan  # noqa: PLC0415
-
-        if not isinstance(plan.cut, LocalPlan):
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
+        if (whole := plan.cut.whole()) is None:
             return plan  # its rows are counted when they are split
         from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
 
         tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
-        cut = under_threshold(plan.cut, tables)
-        return replace(plan, cut=cut, ways=(File(cut),))
+        cut = under_threshold(whole, tables)
+        return replace(plan, cut=cut, ways=(FileWay(cut),))
 
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Plan a question, or reuse the plan of an earlier identical one unless it reads the clock."""
         tree = json.dumps(statement.tree)  # which holds the values of parameters
         query = (statement.text, tree, cloud_only)
@@ -91,24 +93,21 @@ class FileSource(Source):
                 del self._plans[next(iter(self._plans))]
         return plan
 
-    def _planned(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def _planned(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         others = {each.name: each.schema for each in self._others}
         from cleave.sql.planner import Planner  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
 
         with contextlib.closing(Planner(statement, self._lazy.schema, self.name, others)) as planner:
             cut = planner.plan(cloud_only=cloud_only)
-        return Plan(cut, (File(cut),), cloud_only=cloud_only)
+        return AnswerPlan(cut, (FileWay(cut),), cloud_only=cloud_only)
 
-    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:
-        from cleave.ask.describe_file import describe_file  # noqa: PLC0415
-
+    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
         return describe_file(self._place(progress), plan, options)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Read the table."""
         if self._lazy.prefetched and sends:
-            from cleave.ask.session import import_finish  # noqa: PLC0415
-            from cleave.ask.ways import encrypted  # noqa: F401, PLC0415 - instead of waiting for the table
+            from cleave.ask.ways.encrypted import import_finish  # noqa: PLC0415 - instead of waiting for the table
 
             import_finish()
         if self._table is None:
@@ -116,18 +115,18 @@ class FileSource(Source):
                 self.read(progress)
 
     @contextlib.contextmanager
-    def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
+    def load(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[Loaded]:
         table = self.read(question.progress)
         yield Loaded(table, plan.table, lambda: Usage(rows=table.rows), unasked())
 
     @contextlib.contextmanager
-    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
+    def sums(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[GroupSums]:
         """Compute the sums. After an answer that fails a check, the source makes a new key."""
         import duckdb  # noqa: PLC0415 - 15 ms
 
         (way,) = plan.ways
         try:
-            yield way.answer(Setting(self._place(question.progress), question))
+            yield way.answer(WayContext(self._place(question.progress), question))
         except CheckFailed:
             self._key = None  # an answer that is wrong on purpose may have taught its maker something of the key
             raise
@@ -176,6 +175,41 @@ class FileSource(Source):
         return self._services
 
 
+def describe_file(
+    place: FilePlace, plan: AnswerPlan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
+) -> Description:
+    """Describe the plan.
+
+    Raises what the query itself would raise before it sends anything: QueryRefused, InputError.
+    """
+    from cleave.ask.describe import Leakage, Requests, description  # noqa: PLC0415 - an answer does not need it
+    from cleave.ask.ways.packed import Packed  # noqa: PLC0415 - as above
+
+    (way,) = plan.ways
+    table = place.table
+    if (cut := plan.cut.sums()) is None:
+        uses = {column: use for (_, column), use in way.uses(place).items()}
+        return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
+    with contextlib.closing(Packed(table, cut, options, profile)) as packed:
+        place = replace(place, packed=packed)
+        disclosed = way.disclosures(place, pad=options.pad)
+        cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)
+        return description(
+            *(table.name, table.rows, table.schema.columns, packed.cut),
+            {column: use for (_, column), use in way.uses(place).items()},
+            _UNREAD,
+            profile=None if packed.cut.sends_nothing else profile,
+            lanes=packed.packing.lanes,
+            selected_rows=packed.packing.rows,
+            groups=len(packed.halves.keys),
+            encrypted=tuple(packed.encrypted()),
+            plain=Requests(len(packed.plain), sum(packed.plain)),
+            sensitive=Requests(len(packed.ranges), packed.bytes_up, packed.bytes_down),
+            leakage=Leakage(tuple(disclosed.plain), tuple(disclosed.sensitive)),
+            dollars=cost.dollars,
+        )
+
+
 def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
     """Raise InputError if two tables have the same name, ignoring case as DuckDB does."""
     taken = {name.lower()}
@@ -186,3 +220,27 @@ def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
             )
         taken.add(each.name.lower())
     return tuple(others)
+
+
+def further_of(word: str) -> LazyTable:
+    """Read a further table, given as FILE[=SCHEMA]. Either name may contain an equals sign. Raises InputError."""
+    cuts = [place for place, char in enumerate(word) if char == "=" and names_file(word[:place])]
+    name, schema = (word[: cuts[0]], word[cuts[0] + 1 :]) if cuts and not names_file(word) else (word, "")
+    return further(name, Path(schema) if schema else None)
+
+
+def further(file: str | Path, schema: Schema | Path | None = None, name: str | None = None) -> LazyTable:
+    """Read a further table by `schema`, else by NAME.schema.toml beside it, else by guessed types.
+
+    It is never sent anywhere, so its types may be guessed. Raises InputError.
+    """
+    if schema is not None:
+        return of_files([file], schema, name)
+    check_there([file])
+    if names_file(schema_path([file])):
+        return of_files([file], None, name)
+    from cleave.propose.propose import propose  # noqa: PLC0415 - only for a file without a schema
+
+    guessed = propose([file])
+    columns = tuple(replace(each, kind=Kind.LOCAL) for each in guessed.columns)
+    return of_files([file], Schema(columns, guessed.dialect), name)

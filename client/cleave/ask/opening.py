@@ -298,11 +298,17 @@ def require_key(path: Path, place: Mapping[str, Any]) -> KeyInfo:
 
 def _is_used(store: str | Path) -> bool | None:
     """True if a folder of the store has entries, None for a bucket, which is not asked, and for what is no store."""
-    from cleave.objects.locate import absolute  # noqa: PLC0415 - as above
+    from cleave.objects.locate import scheme_of  # noqa: PLC0415 - as above
 
-    if not isinstance(store, str | Path) or (isinstance(store, str) and "://" in store):
+    if not isinstance(store, str | Path):
         return None
-    for place in absolute(store).split(",") if isinstance(store, str) else [expanded(store)]:
+    places = [store] if isinstance(store, Path) else [each.strip() for each in store.split(",")]
+    try:
+        if any(isinstance(each, str) and scheme_of(each).is_remote for each in places):
+            return None
+    except UsageError:
+        return None
+    for place in map(expanded, places):
         with contextlib.suppress(OSError):
             if os.listdir(place):
                 return True
@@ -364,7 +370,7 @@ def open_limited(place: Place, seconds: float | None = None) -> Stores:
     """
     stores = open_place(place)
     if seconds := place["timeout"] or seconds:
-        from cleave.processes.deadline import Deadline  # noqa: PLC0415
+        from cleave.deadline import Deadline  # noqa: PLC0415
 
         stores.limit(Deadline(seconds, ("the command was not done", "check the network, or the mount")))
     return stores
@@ -376,7 +382,7 @@ def opened(place: Place, seconds: float | None = None) -> Iterator[Tables]:
 
     All calls to the store end `seconds` from now, unless the place sets its own timeout.
     """
-    from cleave.ask.tables import open_tables  # noqa: PLC0415 - a question over a file does not need it
+    from cleave.ask.owners import open_tables  # noqa: PLC0415 - a question over a file does not need it
 
     access = access_of(place)
     require_key(access.key, place)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cleave.ask.question import Options
     from cleave.ckks.key_file import Passphrase
     from cleave.ckks.kms_wrapping import KeyService
-    from cleave.table.lazy import ArrowStream, Described
+    from cleave.table.lazy import ArrowStream, ColumnKinds
     from cleave.table.progress import Bars
     from cleave.table.schema import Schema
     from cleave.transport.connect import Target
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Data: TypeAlias = ArrowStream | str | Path | Sequence[str | Path]
     """A DataFrame, an Arrow table or anything else with Arrow's interface; or a file, a pattern, several files."""
 
-    SchemaLike: TypeAlias = Schema | str | Path | Described
+    SchemaLike: TypeAlias = Schema | str | Path | ColumnKinds
     """A schema, the path of one, or column -> kind for a frame: see `cleave.table.lazy`."""
 
     PassphraseLike: TypeAlias = bytes | str | Callable[[], bytes | str]
@@ -152,7 +152,7 @@ _SHEET = Flag(None, "--sheet NAME", "Sheet of an Excel file. Default: as the sch
 _FLATTEN = Flag(False, "--flatten", "Read nested JSON objects as columns a.b, and lists as text.", bool)
 
 
-class Opened(TypedDict, total=False):
+class TableOptions(TypedDict, total=False):
     """How a table is opened, and what its answers may show."""
 
     schema: Annotated[
@@ -174,7 +174,7 @@ class Opened(TypedDict, total=False):
     pad: Annotated[bool, Flag(False, "--pad", "Send and read more, to hide how much is selected.", bool, advanced=True)]
 
 
-class Asking(Answering, Opened, total=False):
+class Asking(Answering, TableOptions, total=False):
     """How `query`, `plan`, `connect` and the shell open tables and ask questions."""
 
     min_group: Annotated[
@@ -188,7 +188,7 @@ class Asking(Answering, Opened, total=False):
     ]
 
 
-class Modelling(Reaching, Opened, total=False):
+class Modelling(Reaching, TableOptions, total=False):
     """How models open their one table and ask for its sums."""
 
     min_group: Annotated[

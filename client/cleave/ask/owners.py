@@ -1,4 +1,6 @@
-"""Owners of what others query: the fingerprint that a person compared, or that was remembered from the first use."""
+"""Owners: the tables under a key of theirs, and the fingerprint by which others know them, which a person compared or
+which was remembered from the first use.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,18 @@ import hashlib
 import re
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cleave.ask.calls import stack_level
+from cleave.ask.config import user
+from cleave.ckks.key_file import open_key
+from cleave.objects.cache import open_cache
 from cleave.store.seen_versions import SeenVersions
-from cleave_shared.errors import CleaveWarning, InputError, KeyFileError
+from cleave.store.tables import Tables
+from cleave_shared.errors import CleaveWarning, InputError, KeyFileError, stack_level
+
+if TYPE_CHECKING:
+    from cleave.ask.options import Access
+    from cleave.objects.locate import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +68,12 @@ class Owner:
 def tag_of(what: str, place: str, where: str) -> str:
     """Name under which something at a place of a store is remembered, 32 hex digits."""
     return hashlib.sha256(f"{what} {place} {where}".encode()).hexdigest()[:32]
+
+
+def open_tables(stores: Stores, access: Access, memory: SeenVersions | None = None, *, cache: bool = False) -> Tables:
+    """Open the tables under one key, which may ask for its passphrase. Raises KeyFileError.
+
+    `cache` keeps copies on this machine of what is read from a remote store; otherwise old copies are only removed.
+    """
+    key = open_key(access.key, access.passphrase, access.kms)
+    return Tables(stores, key, memory or SeenVersions(), open_cache(used=cache), user())

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cleave.ask.way import Cost, Way, Work
-from cleave.sql.plan import LocalPlan, Output, QueryPlan
+from cleave.sql.plan import Cut, Output, QueryPlan
 
 if TYPE_CHECKING:
     from cleave.sql.read import Statement
 
 
 @dataclass(frozen=True)
-class Plan:
+class AnswerPlan:
     """How to answer a question.
 
     `cut` is the question divided into parts, or one that DuckDB answers here as a whole, and `ways` has a way for each
@@ -22,7 +22,7 @@ class Plan:
     release. `named` holds the columns that the question names, in lower case. `cloud_only` forbids fetching rows.
     """
 
-    cut: QueryPlan | LocalPlan
+    cut: Cut
     ways: tuple[Way[Any], ...]
     assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     named: frozenset[str] = frozenset()
@@ -31,9 +31,10 @@ class Plan:
     @property
     def cut_up(self) -> QueryPlan:
         """Return the divided question. Raises TypeError if DuckDB answers the question as a whole."""
-        if not isinstance(self.cut, QueryPlan):
+        cut = self.cut.sums()
+        if cut is None:
             raise TypeError("a question that was not cut")
-        return self.cut
+        return cut
 
     @property
     def name(self) -> str:
@@ -55,8 +56,7 @@ class Plan:
     @property
     def types(self) -> Sequence[str]:
         """Return DuckDB's types of the outputs."""
-        cut = self.cut
-        return [each.type for each in cut.finals] if isinstance(cut, QueryPlan) else cut.types
+        return self.cut.types
 
     @property
     def sends_nothing(self) -> bool:

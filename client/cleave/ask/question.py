@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.text.quantities import counted
 from cleave_shared.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RunningQuestion:
     """One question under way."""
 
     options: Options
@@ -112,7 +112,7 @@ COUNTS = ("sensitive_requests", "requests", "bytes_sent", "bytes_received")
 """The counts of a Usage that parts of a question add up to."""
 
 
-Figures = Callable[["Sequence[Members]", Sequence[int]], Any]
+GroupFigures = Callable[["Sequence[Members]", Sequence[int]], Any]
 
 
 def _no_figures(members: Sequence[Members], _: Sequence[int]) -> list[tuple[()]]:
@@ -135,7 +135,7 @@ class GroupSums:
     counts: list[int] = field(default_factory=list)
     responses: Sequence[PlainResponse] = ()
     local: list[Texts] = field(default_factory=list)
-    figures: Figures = _no_figures
+    figures: GroupFigures = _no_figures
     usage: Usage = Usage()
     checks: dict[str, str] = field(default_factory=dict)
     scanned: bool = False
@@ -159,7 +159,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Answer:
     result: ResultTable
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cleave.ask.owners import Owner, tag_of
+from cleave.ckks.key_file import open_key
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
@@ -28,6 +30,9 @@ from cleave.text.quantities import counted
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
 
+if TYPE_CHECKING:
+    from cleave.ask.options import Access
+
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
@@ -37,6 +42,20 @@ class _Rights:
     tag: str
     key: bytes
     floor: int
+
+    def require(self, head: TableHead, location: str) -> None:
+        """Raises InputError for the head of another table, CheckFailed for one that is older than the bundle."""
+        if head.table_id != self.bundle.table_id:
+            raise InputError(
+                f"{location}: another table has this name now", hint="ask its owner for: cleave reader add"
+            )
+        if head.log.count < self.floor:
+            raise CheckFailed(
+                "stored",
+                f"{location}: shows an older state of a table: its log has {counted(head.log.count, 'record')}, and "
+                f"its owner states at least {self.floor:,}",
+                hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
+            )
 
 
 class ReaderTables(Newest):
@@ -132,17 +151,7 @@ class ReaderTables(Newest):
 
     def _open(self, tag: str, head: TableHead, stored: str) -> Opened:
         rights, location = self._by_tag[tag], self.stores.sensitive.location
-        if head.table_id != rights.bundle.table_id:
-            raise InputError(
-                f"{location}: another table has this name now", hint="ask its owner for: cleave reader add"
-            )
-        if head.log.count < rights.floor:
-            raise CheckFailed(
-                "stored",
-                f"{location}: shows an older state of a table: its log has {counted(head.log.count, 'record')}, and "
-                f"its owner states at least {rights.floor:,}",
-                hint="an old state of the store was restored: its owner runs `cleave reader add` again if it is right",
-            )
+        rights.require(head, location)
         if head.views is None or head.views.bytes > MOST_PLACES:
             which = None
         else:
@@ -163,3 +172,10 @@ class ReaderTables(Newest):
     def _page(self, key: bytes, which: Object) -> bytes:
         """The content of a page of a view."""
         return open_record(key_of_object(key, which.name), which.name, self.read(which))
+
+
+def open_reader(stores: Stores, access: Access, memory: SeenVersions | None = None) -> ReaderTables:
+    """The tables of a reader, whose key may be asked its passphrase. Raises KeyFileError."""
+    owner = Owner.parse(access.fingerprint)
+    key = open_key(access.key, access.passphrase, access.kms)
+    return ReaderTables(stores, key, memory or SeenVersions(), owner)

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.owners import Owner, tag_of
-from cleave.ask.plan import Considered, Plan
-from cleave.ask.question import GroupSums, Loaded, Options, Question, Usage
+from cleave.ask.plan import AnswerPlan, Considered
+from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.versioned import VersionedSource
-from cleave.ask.way import Setting
+from cleave.ask.way import WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.choosing import not_by_totals
 from cleave.ask.ways.noisy import Noisy
@@ -116,7 +116,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         named: Set[str],  # noqa: ARG002 - all there are
         *,
         cloud_only: bool,  # noqa: ARG002 - nothing else is possible
-    ) -> Plan:
+    ) -> AnswerPlan:
         """Plan the question. Raises QueryRefused if the totals do not answer it."""
         (name,) = names
         release = self._release(name)
@@ -127,12 +127,12 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             except Uncut as error:
                 raise not_by_totals(error, release.by, sums.answers, sums.more) from None
         cut = release.shown(cut)
-        return Plan(cut, (release.way(sums, cut),))
+        return AnswerPlan(cut, (release.way(sums, cut),))
 
     def _assumed_of(self, version: AnyRelease) -> str:
         return version.head.release
 
-    def _of(self, plan: Plan) -> AnyRelease:
+    def _of(self, plan: AnswerPlan) -> AnyRelease:
         self._require_same(plan)
         return self._held[plan.table.lower()]
 
@@ -225,7 +225,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             message = f"{store.location}: the totals of a release of {name!r} are gone"
             raise LostError(message, which.name, lambda: self._head(name).totals == which, _RENEW) from None
 
-    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         release = self._of(plan)
         work = plan.work(release)
         return description(
@@ -245,7 +245,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
             ways=(Considered(plan.name, None, True, "the owner has released totals of cells, and nothing else"),),
         )
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Raises QueryRefused for a noisy release, which shows the number of rows of no group."""
         if isinstance(self._of(plan), Noisy):
             raise QueryRefused("a noisy release shows all groups, and says of none how large it is")
@@ -254,13 +254,13 @@ class ReleaseSource(VersionedSource[AnyRelease]):
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Do nothing: a release is read when a question is planned."""
 
-    def load(self, plan: Plan, question: Question) -> contextlib.AbstractContextManager[Loaded]:  # noqa: ARG002
+    def load(self, plan: AnswerPlan, question: RunningQuestion) -> contextlib.AbstractContextManager[Loaded]:  # noqa: ARG002
         raise QueryRefused(TOTALS_ALONE)
 
     @contextlib.contextmanager
-    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
+    def sums(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[GroupSums]:
         release = self._of(plan)
-        sums = answered(plan, Setting(release, question))
+        sums = answered(plan, WayContext(release, question))
         read, self._read = self._read, []
         usage = Usage(rows=release.rows, objects_read=len(read), bytes_read=sum(read))
         yield replace(sums, usage=usage, checks={"signature": "passed", "stored": "passed"})

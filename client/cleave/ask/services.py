@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from cleave.deadline import Deadline
 from cleave.objects.locate import Stores
-from cleave.processes.deadline import Deadline
 from cleave.store.manifest import Manifest
 from cleave.sums.remote import Remote
 from cleave.transport.base import Transport

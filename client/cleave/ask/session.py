@@ -16,30 +16,21 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-import duckdb
-
 from cleave.ask.options import LONGEST_TIMEOUT
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.pointing import point
-from cleave.ask.question import DEFAULTS, Clock, GroupSums, Options, Question, Result
+from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestion
 from cleave.ask.source import AskedBy, Source
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.plan import LocalPlan, QueryPlan
-from cleave.sql.rejoin import merge, regroup, rejoin
+from cleave.deadline import Deadline
 from cleave.table.blaming import WrongConstant
 from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress, no_bars
-from cleave.table.running import run_select
 from cleave.table.schema import Schema
-from cleave.table.types import has_floats
 from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.sql.join import JoinPlan
     from cleave.sql.read import Statement
-    from cleave.sql.split import Halves
-
 
 T = TypeVar("T")
 
@@ -112,7 +103,7 @@ class Session:
 
         return on_newest(on_version, begins_again)
 
-    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> Plan:
+    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> AnswerPlan:
         """Decide which way answers each output. This reads no rows and sends nothing.
 
         `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, InputError if `question` is
@@ -143,21 +134,21 @@ class Session:
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return self._run(lambda _: self.source.asked_by(name))
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return self._run(lambda _: self.source.under_threshold(plan))
 
-    def ways(self, question: str | Statement) -> Sequence[Plan]:
+    def ways(self, question: str | Statement) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         statement = _read(question)
         return self._run(lambda _: self.source.ways(statement))
 
-    def describe(self, plan: Plan, options: Options | None = None) -> Description:
+    def describe(self, plan: AnswerPlan, options: Options | None = None) -> Description:
         """Describe what the query would send, read and reveal. Raises InputError, QueryRefused."""
         with self._bars() as progress:
             return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
 
-    def _described(self, plan: Plan, options: Options, progress: Progress) -> Description:
+    def _described(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
         description = self.source.describe(plan, options, progress)
         if not options.min_group:
             return description
@@ -169,13 +160,13 @@ class Session:
 
     def ask(
         self,
-        plan: Plan,
+        plan: AnswerPlan,
         options: Options | None = None,
         seconds: float | None = None,
         *,
         strict: bool = False,
         spent: float = 0.0,
-    ) -> Result:
+    ) -> Answer:
         """Answer `plan`.
 
         Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
@@ -207,14 +198,14 @@ class Session:
         *,
         cloud_only: bool = False,
         strict: bool = False,
-        planned: Callable[[Plan], None] = lambda _: None,
-    ) -> tuple[Plan, Result]:
+        planned: Callable[[AnswerPlan], None] = lambda _: None,
+    ) -> tuple[AnswerPlan, Answer]:
         """Plan a question and answer it, as `plan` and `ask` do. If others replace a table in between by one that the
         plan does not fit, it is planned again. `planned` gets each plan.
         """
         spent = 0.0
 
-        def asked() -> tuple[Plan, Result]:
+        def asked() -> tuple[AnswerPlan, Answer]:
             nonlocal spent
             plan = self.plan(question, cloud_only=cloud_only)
             planned(plan)
@@ -225,16 +216,20 @@ class Session:
 
         return self.source.on_newest(asked)
 
-    def _answer(self, plan: Plan, options: Options | None, deadline: Deadline) -> Result:
+    def _answer(self, plan: AnswerPlan, options: Options | None, deadline: Deadline) -> Answer:
         plan, guarded = self._guarded(plan, options)
         with self._bars() as progress:
-            question = Question(guarded, progress, deadline, Clock())
-            if isinstance(plan.cut, QueryPlan):
-                with self.source.sums(plan, question) as sums:
-                    return finished(sums, question)
-            return finished_whole(self.source, plan, plan.cut, question)
+            question = RunningQuestion(guarded, progress, deadline, Clock())
+            if (whole := plan.cut.whole()) is not None:
+                from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
 
-    def _guarded(self, plan: Plan, options: Options | None) -> tuple[Plan, Options]:
+                return finished_whole(self.source, plan, whole, question)
+            with self.source.sums(plan, question) as sums:
+                from cleave.ask.finishing import finished  # noqa: PLC0415 - imported while services are waited for
+
+                return finished(sums, question)
+
+    def _guarded(self, plan: AnswerPlan, options: Options | None) -> tuple[AnswerPlan, Options]:
         """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
 
         The plan counts what that size requires. Raises QueryRefused for a smaller size than the source's without `yes`.
@@ -250,7 +245,7 @@ class Session:
             return plan, replace(chosen, min_group=0)
         return self.source.under_threshold(plan), replace(chosen, min_group=least)
 
-    def _log_smaller(self, plan: Plan, options: Options) -> None:
+    def _log_smaller(self, plan: AnswerPlan, options: Options) -> None:
         """Record an answer with smaller groups than a table allows in that table's log."""
         if options.min_group and options.yes and not options.logged:
             self.source.log_smaller(plan, options.min_group)
@@ -265,7 +260,7 @@ class Session:
         deadline.check()
         return self.source.run(lambda: work(deadline), deadline)
 
-    def stop_job(self, plan: Plan) -> bool:
+    def stop_job(self, plan: AnswerPlan) -> bool:
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         return self._run(lambda _: self.source.stop_job(plan))
 
@@ -294,144 +289,3 @@ def _read(question: str | Statement) -> Statement:
     from cleave.sql.read import Statement, read_statement  # noqa: PLC0415 - as `point`
 
     return question if isinstance(question, Statement) else read_statement(question)
-
-
-def finished(sums: GroupSums, question: Question) -> Result:
-    """Finish the answer to a question that was divided. Raises CheckFailed if two sources report different groups."""
-    from cleave.finish import finish  # noqa: PLC0415 - see import_finish
-    from cleave.finish.finish import uncollected  # noqa: PLC0415
-
-    cut, least = sums.cut, question.options.min_group
-    with question.clock.stage("finish"), uncollected():
-        if sums.keys is None:
-            groups = merge(cut, sums.responses)
-        else:
-            groups = rejoin(cut, sums.responses, sums.keys, sums.counts)
-        sums.release()
-        every, of = regroup(cut, groups, sums.responses)
-        every = replace(every, local=sums.local)
-        shown = None
-        if least:
-            from cleave.disclosure.crowds import Crowd  # noqa: PLC0415 - numpy takes 60 ms
-            from cleave.disclosure.suppress import suppress_small  # noqa: PLC0415
-            from cleave.sql.tally import tally_of_rows  # noqa: PLC0415
-
-            crowd = Crowd(sums.tally or tally_of_rows(groups.counts), least)
-            shown = suppress_small(every, of, crowd, len(cut.maybe_null) if sums.tally else 0)
-            every, of = shown.groups, shown.of
-        result = finish(cut, every, sums.figures(of, groups.counts), shown.hidden if shown else ())
-        warnings = [*sums.warnings, *result.warnings]
-        result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
-    usage = sums.usage
-    if shown is not None:  # with the counts that are shown these could tell the size of a suppressed group
-        usage = replace(
-            usage,
-            rows=None,
-            min_group=least,
-            suppressed_groups=shown.small,
-            withheld_groups=shown.withheld,
-            hidden_figures=sum(map(sum, result.hidden)),
-            counted=crowd.counted,
-            printing=cut.printing,
-        )
-    else:
-        selected = None if usage.rows is None else sum(groups.counts)  # of a noisy release nobody knows
-        usage = replace(usage, selected_rows=selected, groups=len(groups.keys))
-    return Result(result, sums.checks, usage, question.clock.seconds)
-
-
-_PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
-
-
-def finished_whole(source: Source, plan: Plan, whole: LocalPlan, question: Question) -> Result:
-    """Let DuckDB on this machine answer a whole question over the rows that `source` loads.
-
-    Raises QueryRefused if a minimum group size applies, InputError if the rows do not allow the computation, OutOfTime
-    when the question's time is over.
-    """
-    if question.options.min_group > 1:  # of one row every group is
-        from cleave.sql.join import JoinPlan  # noqa: PLC0415 - few questions need it
-
-        if isinstance(whole, JoinPlan):
-            return _finished_join(source, plan, whole, question)
-        raise QueryRefused(
-            f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
-            hint=whole.hint or "select aggregates of groups",
-        )
-    deadline = question.deadline
-    with source.load(plan, question) as loaded:
-
-        def run() -> list[list[object]]:
-            return run_select(loaded.table, loaded.name, whole.runs, whole.types, deadline.left, ordered=whole.ordered)
-
-        with question.clock.stage("local"):
-            # in a thread of its own: some of DuckDB's functions do not look whether they are interrupted
-            rows = within(deadline, lambda: deadline.call(run, _PATIENCE))
-        from cleave.finish import ResultTable  # noqa: PLC0415 - see import_finish
-
-        exact = [whole.has_bounds and not has_floats(type_) for type_ in whole.types]
-        result = ResultTable(
-            columns=list(whole.outputs),
-            types=list(whole.types),
-            rows=rows,
-            bounds=[[0.0 if each else None for each in exact] for _ in rows],
-            exact=[[True if each else None for each in exact] for _ in rows],
-        )
-        return Result(result, loaded.checks, loaded.usage(), question.clock.seconds)
-
-
-def _finished_join(source: Source, plan: Plan, whole: JoinPlan, question: Question) -> Result:
-    """Answer a question over a join in which a minimum group size counts the people."""
-    from cleave.table.running import limited  # noqa: PLC0415 - few questions need it
-
-    with source.load(plan, question) as loaded, contextlib.ExitStack() as stack:
-        stack.callback(whole.join.drop, loaded.table)
-
-        def grouped() -> Halves:
-            with limited(loaded.table.connection, question.deadline.left):
-                return whole.join.halves(loaded.table, loaded.name, whole.cut, whole.reads)
-
-        with question.clock.stage("local"):
-            halves = within(question.deadline, grouped)
-        stack.callback(halves.close)
-        sums = GroupSums(
-            whole.cut,
-            halves.keys,
-            halves.counts.tolist(),
-            local=halves.local,
-            tally=halves.tally,
-            usage=loaded.usage(),
-            checks=loaded.checks,
-        )
-    return finished(sums, question)
-
-
-def within(deadline: Deadline, work: Callable[[], T]) -> T:
-    """Run `work` of DuckDB on this machine, and interrupt it when `deadline` is over.
-
-    Raises OutOfTime and Stopped, also for work that ended too late.
-    """
-    try:
-        done = work()
-        if deadline.left():
-            return done
-    except (duckdb.InterruptException, OutOfTime):
-        pass
-    except CleaveError:
-        raise  # DuckDB has ended, and a store may be asked why
-    except BaseException:
-        deadline.stop()
-        raise
-    with contextlib.suppress(OutOfTime):
-        deadline.check()
-        raise Stopped("the query was stopped")
-    raise OutOfTime(
-        f"the query was not answered within the {deadline.seconds:g} seconds it was given",
-        hint="give it more with --timeout SECONDS; DuckDB on this machine was at work",
-    )
-
-
-def import_finish() -> None:
-    """Import the modules that only an answer needs, which takes 40 ms."""
-    from cleave import finish  # noqa: F401, PLC0415
-    from cleave.ckks import figures  # noqa: F401, PLC0415

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Loaded, Options, Question
-from cleave.processes.deadline import Deadline
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion
+from cleave.deadline import Deadline
 from cleave.table.privacy import NO_PRIVACY, Privacy
 from cleave_shared import limits
 from cleave_shared.errors import UsageError
@@ -34,7 +34,7 @@ class AskedBy:
     """How questions see one version of a stored table.
 
     `by` holds the columns that its totals are grouped by, and `assumed` what a plan over this version assumes
-    (`Plan.assumed`).
+    (`AnswerPlan.assumed`).
     """
 
     schema: Schema
@@ -67,23 +67,23 @@ class Source(Protocol):
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return None
 
-    def min_group(self, plan: Plan) -> int:  # noqa: ARG002 - no group is small
+    def min_group(self, plan: AnswerPlan) -> int:  # noqa: ARG002 - no group is small
         """Return the least people, or rows, of each group shown, unless the caller gives another number."""
         return 0
 
-    def log_smaller(self, plan: Plan, least: int) -> None:  # noqa: ARG002 - as above
+    def log_smaller(self, plan: AnswerPlan, least: int) -> None:  # noqa: ARG002 - as above
         """Record an answer with groups of `least` in the logs of the tables of `plan` that have a larger minimum."""
         return
 
-    def privacy(self, plan: Plan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
+    def privacy(self, plan: AnswerPlan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
         """Return what a minimum group size counts by."""
         return NO_PRIVACY
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
         return plan
 
-    def logged(self, plan: Plan) -> list[str]:  # noqa: ARG002 - files and releases have no log
+    def logged(self, plan: AnswerPlan) -> list[str]:  # noqa: ARG002 - files and releases have no log
         """Return the tables of `plan` that have an audit log."""
         return []
 
@@ -99,15 +99,15 @@ class Source(Protocol):
         """Answer all questions of a block over the versions at its start. Files have only one version."""
         return contextlib.nullcontext()
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Plan a question over the newest versions, or those of a snapshot. Raises QueryRefused."""
         ...
 
-    def ways(self, statement: Statement) -> Sequence[Plan]:
+    def ways(self, statement: Statement) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         return [self.plan(statement, cloud_only=False)]
 
-    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description: ...
+    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description: ...
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Do the work that is not part of a query's time.
@@ -120,7 +120,7 @@ class Source(Protocol):
         """Run `work` over one version of every table, and wait no longer than `deadline`."""
         return work()
 
-    def require_assumed(self, plan: Plan, table: AskedBy) -> None:  # noqa: ARG002 - files and releases
+    def require_assumed(self, plan: AnswerPlan, table: AskedBy) -> None:  # noqa: ARG002 - files and releases
         """Raise ReplacedError if `plan` assumes another version of `table` than was seen before."""
         return
 
@@ -128,11 +128,11 @@ class Source(Protocol):
         """Return `work()`, which plans a question and asks it; again if the plan no longer fits its tables."""
         return work()
 
-    def load(self, plan: Plan, question: Question) -> AbstractContextManager[Loaded]: ...
+    def load(self, plan: AnswerPlan, question: RunningQuestion) -> AbstractContextManager[Loaded]: ...
 
-    def sums(self, plan: Plan, question: Question) -> AbstractContextManager[GroupSums]: ...
+    def sums(self, plan: AnswerPlan, question: RunningQuestion) -> AbstractContextManager[GroupSums]: ...
 
-    def stop_job(self, plan: Plan) -> bool:  # noqa: ARG002 - whatever it is
+    def stop_job(self, plan: AnswerPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         raise UsageError("--job works only over stored tables", hint="leave --job out")
 

@@ -14,30 +14,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from cleave.ask.choice import FETCH_LIMIT, Chooser, how_to_scan, over_limit
+from cleave.ask.choice import FETCH_LIMIT, Chooser, describe_stored, how_to_scan, over_limit
 from cleave.ask.describe import Description
-from cleave.ask.describe_stored import describe_stored
+from cleave.ask.finishing import finished
 from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
-from cleave.ask.plan import Plan
-from cleave.ask.question import COUNTS, GroupSums, Loaded, Options, Question, Result, Usage
+from cleave.ask.owners import open_tables
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import COUNTS, Answer, GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.services import Embedded, Services
-from cleave.ask.session import finished
 from cleave.ask.source import AskedBy
-from cleave.ask.tables import open_newest
 from cleave.ask.versioned import VersionedSource
-from cleave.ask.way import Setting, Site
+from cleave.ask.way import Site, WayContext
 from cleave.ask.ways.answering import answered
-from cleave.ask.ways.rows import Rows
+from cleave.ask.ways.rows import RowsWay
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import require_place
-from cleave.processes.deadline import Deadline, OutOfTime, Stopped
-from cleave.sql.join import JoinPlan
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.sql.plan import Counting
 from cleave.sql.read import Statement
 from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
 from cleave.store.contributors import min_group_of, party_of
+from cleave.store.newest import Newest
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
 from cleave.store.rows import ResidentTables
@@ -56,7 +55,7 @@ from cleave_shared.errors import InputError, KeyFileError, QueryRefused, Service
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.sums.job import Job
+    from cleave.sums.job import ScanJob
     from cleave.sums.machine import Machine
     from cleave.table.lazy import LazyTable
 
@@ -109,13 +108,21 @@ class StoredSource(VersionedSource[Stored]):
         self._table: Table | None = None  # that DuckDB is at work on
         self._used = False
         try:
-            self._tables = open_newest(stores, access, memory, cache=cache)
+            self._tables = self._newest_of(access, memory, cache=cache)
             self._open.callback(self._tables.close)
             self._open.callback(self._resident.close)
             self._open.callback(super().close)
         except BaseException:
             self._open.close()
             raise
+
+    def _newest_of(self, access: Access, memory: SeenVersions | None, *, cache: bool) -> Newest:
+        """The tables of an owner, or of a reader. Raises KeyFileError."""
+        if access.reads:
+            from cleave.ask.reader import open_reader  # noqa: PLC0415 - an owner does not need it
+
+            return open_reader(self._stores, access, memory)
+        return open_tables(self._stores, access, memory, cache=cache)
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -142,43 +149,43 @@ class StoredSource(VersionedSource[Stored]):
             return None
         return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
 
-    def require_assumed(self, plan: Plan, table: AskedBy) -> None:
+    def require_assumed(self, plan: AnswerPlan, table: AskedBy) -> None:
         if table.assumed not in plan.assumed:
             raise ReplacedError
 
-    def min_group(self, plan: Plan) -> int:
+    def min_group(self, plan: AnswerPlan) -> int:
         """Return the largest minimum of the tables that are asked."""
         return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
 
-    def log_smaller(self, plan: Plan, least: int) -> None:
+    def log_smaller(self, plan: AnswerPlan, least: int) -> None:
         site = self.run(lambda: self._site_of(plan), Deadline(self.seconds))
         for each in site.tables.values():
             if min_group_of(each.manifest) > least:
                 self.record(each.manifest.table, "smaller groups", min_group=least)
 
-    def privacy(self, plan: Plan) -> Privacy:
+    def privacy(self, plan: AnswerPlan) -> Privacy:
         return self._site_of(plan).table(plan.table).whole_schema.privacy
 
-    def under_threshold(self, plan: Plan) -> Plan:
+    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
         """Return a plan that reads rows, if cells do not tell how many people, or rows with a value, a group has.
 
         Raises QueryRefused.
         """
-        if isinstance(plan.cut, JoinPlan) or (isinstance(plan.cut, QueryPlan) and plan.cut.counting is not None):
+        if plan.cut.counting is not None:
             return plan  # it was made for a threshold: what was checked of it is what runs
         site = self._site_of(plan)
-        if not isinstance(plan.cut, QueryPlan):
+        if (whole := plan.cut.whole()) is not None:
             tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
             tables |= {name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()}
-            cut = under_threshold(plan.cut, tables)
-            return plan if cut is plan.cut else replace(plan, cut=cut, ways=(Rows(cut),))
+            cut = under_threshold(whole, tables)
+            return plan if cut is whole else replace(plan, cut=cut, ways=(RowsWay(cut),))
         stored = site.table(plan.table)
-        counting = counting_of(plan.cut, stored.whole_schema, party_of(stored.manifest))
-        if counting is None and not plan.cut.local:
+        counting = counting_of(plan.cut_up, stored.whole_schema, party_of(stored.manifest))
+        if counting is None and not plan.cut_up.local:
             return plan
         return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
-    def logged(self, plan: Plan) -> list[str]:
+    def logged(self, plan: AnswerPlan) -> list[str]:
         if not isinstance(self._tables, Tables):  # a reader writes nothing
             return []
         return [each.manifest.table for each in self._site_of(plan).tables.values()]
@@ -200,7 +207,7 @@ class StoredSource(VersionedSource[Stored]):
         if self.name:
             self._require(self.name)
 
-    def ways(self, statement: Statement) -> list[Plan]:
+    def ways(self, statement: Statement) -> list[AnswerPlan]:
         names, named = self._over(statement)
         return [self._assuming(each, names) for each in Chooser(self.site(names, named)).plans(statement)]
 
@@ -229,7 +236,7 @@ class StoredSource(VersionedSource[Stored]):
             showing=self._showing,
         )
 
-    def _site_of(self, plan: Plan) -> Site:
+    def _site_of(self, plan: AnswerPlan) -> Site:
         """Return the tables that `plan` is over. Raises ReplacedError if it does not fit their versions in use."""
         self._require_same(plan)
         joined = [lower for lower, _ in plan.assumed if lower != plan.table.lower()]
@@ -240,7 +247,7 @@ class StoredSource(VersionedSource[Stored]):
                     raise ReplacedError
         return site
 
-    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
+    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> AnswerPlan:
         site = self.site(names, named)
         try:
             return Chooser(site).chosen(statement, cloud_only=cloud_only)
@@ -331,19 +338,19 @@ class StoredSource(VersionedSource[Stored]):
         facts = [manifest.schema_toml, manifest.by, bool(manifest.contributors)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def stop_job(self, plan: Plan) -> bool:
+    def stop_job(self, plan: AnswerPlan) -> bool:
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
         if self._machine is None or not plan.scanned:
             raise _no_scan()
         return self._job(plan, self._site_of(plan), self._machine).stop()
 
-    def _job(self, plan: Plan, site: Site, machine: Machine) -> Job:
+    def _job(self, plan: AnswerPlan, site: Site, machine: Machine) -> ScanJob:
         from cleave.sums.job import job_of  # noqa: PLC0415 - boto3 takes 120 ms
 
         folder = self._tables.folder(plan.table)
         return job_of(self._stores.sensitive, folder, site.stored, machine, plan.statement.sql)
 
-    def describe(self, plan: Plan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
         site = self._site_of(plan)
         considered = Chooser(site).considered(plan, pad=options.pad)
         return describe_stored(site, plan, considered, pad=options.pad)
@@ -376,14 +383,13 @@ class StoredSource(VersionedSource[Stored]):
         return is_lost or self._held != before
 
     @contextlib.contextmanager
-    def load(self, plan: Plan, question: Question) -> Iterator[Loaded]:
+    def load(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[Loaded]:
         """Load the columns that the question reads, one relation for each table."""
         if self._machine:
             raise _no_scan()
         site = self._site_of(plan)
         *totals, rows = plan.ways
-        assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
-        assert isinstance(rows, Rows)  # noqa: S101 - it is what loads them
+        assert isinstance(rows, RowsWay)  # noqa: S101 - it is what loads them
         self._require_few(plan, site, question)
         fetched = rows.fetches(site, pad=question.options.pad)
         readings = [each.reading(question) for each in fetched]
@@ -398,7 +404,7 @@ class StoredSource(VersionedSource[Stored]):
                 for each, reading in joined:
                     each.stored.rows.open(reading, each.name, table)
                 for file in self._others:
-                    if file.name in plan.cut.reads:
+                    if file.name in plan.cut.rows():
                         with file.read(question.progress) as other:
                             table.add(file.name, other)
                 for name, answer in answers.items():
@@ -423,7 +429,7 @@ class StoredSource(VersionedSource[Stored]):
             passed = [name for each in answers.values() for name, said in each.checks.items() if said == "passed"]
             yield Loaded(table, first.name, usage, checks_of(first.stored) | dict.fromkeys(passed, "passed"))
 
-    def _exact(self, plan: Plan, question: Question) -> Result:
+    def _exact(self, plan: AnswerPlan, question: RunningQuestion) -> Answer:
         """Answer a part of a statement, all of which is exact."""
         with self.sums(plan, question) as sums:
             answer = finished(sums, question)
@@ -432,7 +438,7 @@ class StoredSource(VersionedSource[Stored]):
         return answer
 
     @contextlib.contextmanager
-    def sums(self, plan: Plan, question: Question) -> Iterator[GroupSums]:
+    def sums(self, plan: AnswerPlan, question: RunningQuestion) -> Iterator[GroupSums]:
         site = self._site_of(plan)
         stored = site.table(plan.table)
         self._require_few(plan, site, question)
@@ -441,7 +447,7 @@ class StoredSource(VersionedSource[Stored]):
         job = self._job(plan, site, self._machine) if self._machine else None  # refuses a store without jobs at once
         stored.remote = self._services.open(self._tables.folder(plan.table), stored.manifest, question.deadline)
         side_by_side = CALLS_UNDER_WAY if self._services.remote else len(os.sched_getaffinity(0))
-        setting = Setting(site, question, self._at_work, stored.stop, job, min(CALLS_UNDER_WAY, side_by_side))
+        setting = WayContext(site, question, self._at_work, stored.stop, job, min(CALLS_UNDER_WAY, side_by_side))
         try:
             sums = answered(plan, setting)
             yield replace(sums, usage=usage_of(stored), checks=checks_of(stored))
@@ -449,7 +455,7 @@ class StoredSource(VersionedSource[Stored]):
             stored.stop()
             stored.remote = None
 
-    def _require_few(self, plan: Plan, site: Site, question: Question) -> None:
+    def _require_few(self, plan: AnswerPlan, site: Site, question: RunningQuestion) -> None:
         """Raise QueryRefused if --pad makes the rows exceed the limit that the plan was chosen by."""
         if question.options.pad and (size := plan.fetched(site, pad=True)) > self._fetch_limit:
             raise over_limit(size, self._fetch_limit, how_to_scan(site))

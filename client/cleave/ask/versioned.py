@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.source import Source
 from cleave.ask.way import Showing, shows_all
+from cleave.deadline import Deadline
 from cleave.objects.locate import Stores
-from cleave.processes.deadline import Deadline
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
 from cleave.store.changed import ReplacedError, on_newest
@@ -61,7 +61,7 @@ class VersionedSource(Source, Generic[Version]):
         """Open the tables that a question is over, out of those it has `named`. Raises QueryRefused."""
 
     @abstractmethod
-    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> Plan:
+    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> AnswerPlan:
         """Plan a question over the tables `names`, which mentions the columns `named`."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class VersionedSource(Source, Generic[Version]):
     def _shown(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
         return {name: self._showing(name, schema) for name, schema in schemas.items()}
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> Plan:
+    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         names, named = self._over(statement)
         return self._assuming(self._planned(statement, names, named, cloud_only=cloud_only), names)
 
@@ -137,11 +137,11 @@ class VersionedSource(Source, Generic[Version]):
             self._held[lower] = newest
         return newest
 
-    def _assuming(self, plan: Plan, names: Sequence[str]) -> Plan:
+    def _assuming(self, plan: AnswerPlan, names: Sequence[str]) -> AnswerPlan:
         assumed = tuple((name.lower(), self._assumed_of(self._held[name.lower()])) for name in names)
         return replace(plan, assumed=assumed)
 
-    def _require_same(self, plan: Plan) -> None:
+    def _require_same(self, plan: AnswerPlan) -> None:
         """Raise ReplacedError if `plan` does not fit the versions in use."""
         for lower, assumed in plan.assumed:
             if lower not in self._held or self._assumed_of(self._held[lower]) != assumed:

@@ -7,19 +7,22 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
-from cleave.ask.prices import CALL_DOLLARS, GET_DOLLARS, OUT_DOLLARS
-from cleave.ask.question import GroupSums, Question
+from cleave.ask.question import GroupSums, RunningQuestion
 
 if TYPE_CHECKING:  # rooms of stored tables; a query over files does not need them
     from cleave.store.manifest import Measure, Object
     from cleave.store.rows import Read
-    from cleave.sums.job import Job
+    from cleave.sums.job import ScanJob
     from cleave.sums.stored import Stored
     from cleave.table.schema import Schema
     from cleave.table.table import Table
 
 Destination = Literal["plain", "sensitive", "none"]
-Place = TypeVar("Place")
+_Place = TypeVar("_Place")
+# List prices in us-east-1 (docs/deploy.md). They leave out the run time of Lambda functions, which is not predicted.
+GET_DOLLARS = 0.40e-6  # of a read from S3
+OUT_DOLLARS = 0.09e-9  # of a byte that leaves the region
+CALL_DOLLARS = 3.70e-6  # of a request to the REST API and to Lambda
 READ_HERE = "read here, nothing of it sent"
 Showing = Callable[[str, "Schema"], "Schema"]
 """Of the schema of a table, by name, what a question may name."""
@@ -175,22 +178,22 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting(Generic[Place]):
+class WayContext(Generic[_Place]):
     """A running question over `place`.
 
     `at_work` is told which table DuckDB works on, and `stop` ends waits for services. `job` runs the calls of a scan;
     without a job, `side_by_side` calls run at once.
     """
 
-    place: Place
-    question: Question
+    place: _Place
+    question: RunningQuestion
     at_work: Callable[[Table | None], None] = lambda _: None
     stop: Callable[[], None] = lambda: None
-    job: Job | None = None
+    job: ScanJob | None = None
     side_by_side: int = 1
 
 
-class Way(ABC, Generic[Place]):
+class Way(ABC, Generic[_Place]):
     """A way to answer part of a divided question over a place: tables of a store, a release, or a file."""
 
     name: ClassVar[str]
@@ -210,22 +213,22 @@ class Way(ABC, Generic[Place]):
         """Return the measures whose totals or sums it reads, by table, from the version that was planned."""
         return {}
 
-    def effort(self, place: Place) -> int:  # noqa: ARG002 - nothing
+    def effort(self, place: _Place) -> int:  # noqa: ARG002 - nothing
         """Return the cost of its work other than reading: the number of bytes that are read in the same time."""
         return 0
 
-    def bound(self, place: Place) -> str:  # noqa: ARG002 - not so much
+    def bound(self, place: _Place) -> str:  # noqa: ARG002 - not so much
         """Return what may be too large in its answer, with the largest possible size; "" if nothing can be."""
         return ""
 
     @abstractmethod
-    def work(self, place: Place, *, pad: bool) -> Work: ...
+    def work(self, place: _Place, *, pad: bool) -> Work: ...
 
     @abstractmethod
-    def uses(self, place: Place) -> Uses: ...
+    def uses(self, place: _Place) -> Uses: ...
 
     @abstractmethod
-    def disclosures(self, place: Place, *, pad: bool) -> Disclosures: ...
+    def disclosures(self, place: _Place, *, pad: bool) -> Disclosures: ...
 
     @abstractmethod
-    def answer(self, setting: Setting[Place]) -> GroupSums: ...
+    def answer(self, setting: WayContext[_Place]) -> GroupSums: ...

@@ -10,31 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cleave.aggregates.base import Decoding, Estimate, Facts, Figure, Moment
-from cleave.aggregates.columns import Column, Domain, Doubles, Exact, Values, Words
+from cleave.aggregates.columns import ColumnType, Domain, Doubles, Exact, Values, Words
 from cleave.aggregates.declared import AVG, COUNT, SUM
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.aggregates.operand import operand, present_in, require_values
 
-Kind = Literal["count", "sum", "mean"]
-_LINEAR: dict[Aggregate, Kind] = {COUNT: "count", SUM: "sum", AVG: "mean"}
+_MomentKind = Literal["count", "sum", "mean"]
+_LINEAR: dict[Aggregate, _MomentKind] = {COUNT: "count", SUM: "sum", AVG: "mean"}
 Places = tuple[int, ...]  # numbers of an aggregate's arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class ColumnName:
     """Name of an encrypted column, shown by `cleave plan`."""
 
     arguments: Places
     moment: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
     """Identifies a column that moments share: the moment, its arguments, and the arguments whose NULLs exclude
     a row.
     """
@@ -45,7 +44,7 @@ class _Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class GroupMoments:
     """Moments of some rows, decoded from their totals, and how many rows count."""
 
     rows: int
@@ -59,7 +58,7 @@ class LinearColumn:
     column of the sum.
     """
 
-    kind: Kind
+    kind: _MomentKind
     flags: int | None
     column: int
     decoding: Decoding
@@ -74,23 +73,23 @@ class Columns:
         self._aggregates = tuple(aggregates)
         self._flags: dict[frozenset[int], int] = {}  # the column that counts rows without NULL in these arguments
         self._columns: dict[_Key, tuple[Moment, int | None]] = {}  # None: the moment is always 0
-        types: list[Column] = []
-        names: list[Name] = []
-        for each in self._aggregates:
-            presence = self._presence(each)
+        types: list[ColumnType] = []
+        names: list[ColumnName] = []
+        for use in self._aggregates:
+            presence = self._presence(use)
             if presence and presence not in self._flags:
                 self._flags[presence] = len(types)
                 types.append(Exact(1))
-                names.append(Name(tuple(sorted(presence)), "count"))
-            for moment in each.aggregate.moments:
-                key = self._key(each, moment)
+                names.append(ColumnName(tuple(sorted(presence)), "count"))
+            for moment in use.aggregate.moments:
+                key = self._key(use, moment)
                 if key in self._columns:
                     continue
                 column = moment.column([self._domains[place] for place in key.arguments])
                 self._columns[key] = moment, None if column is None else len(types)
                 if column is not None:
                     types.append(column)
-                    names.append(Name(key.arguments, moment.name))
+                    names.append(ColumnName(key.arguments, moment.name))
         self.types = tuple(types)
         self.names = tuple(names)
         self.decodings: list[Decoding] = [Decoding()] * len(types)
@@ -154,7 +153,7 @@ class Columns:
         (figures,) = self.finished([self.read(totals, rows)])
         return figures
 
-    def read(self, totals: Sequence[Estimate], rows: int) -> Moments:
+    def read(self, totals: Sequence[Estimate], rows: int) -> GroupMoments:
         counts = {presence: int(totals[column].value) for presence, column in self._flags.items()}
         estimates = {}
         for key, (_, column) in self._columns.items():
@@ -163,16 +162,16 @@ class Columns:
             else:
                 count = counts[key.presence] if key.presence else rows
                 estimates[key] = self.decodings[column].estimate(totals[column], count)
-        return Moments(rows, counts, estimates)
+        return GroupMoments(rows, counts, estimates)
 
-    def added(self, parts: Sequence[Moments]) -> Moments:
+    def added(self, parts: Sequence[GroupMoments]) -> GroupMoments:
         """The moments of several groups combined; their bounds add up.
 
         Only values that each part may show are combined.
         """
         if len(parts) == 1:
             return parts[0]
-        return Moments(
+        return GroupMoments(
             sum(part.rows for part in parts),
             {presence: sum(part.counts[presence] for part in parts) for presence in self._flags},
             {
@@ -184,12 +183,12 @@ class Columns:
             },
         )
 
-    def finished(self, groups: Iterable[Moments]) -> list[list[Figure]]:
+    def finished(self, groups: Iterable[GroupMoments]) -> list[list[Figure]]:
         """Each aggregate's figure for each group."""
         figures = [self._figure(each) for each in self._aggregates]
         return [[figure(moments) for figure in figures] for moments in groups]
 
-    def _figure(self, encrypted: EncryptedAggregate) -> Callable[[Moments], Figure]:
+    def _figure(self, encrypted: EncryptedAggregate) -> Callable[[GroupMoments], Figure]:
         """A function that computes the aggregate's figure. Everything that all groups share is computed once here."""
         presence = self._presence(encrypted)
         keys = [(moment, self._key(encrypted, moment)) for moment in encrypted.aggregate.moments]
@@ -198,7 +197,7 @@ class Columns:
             for place in encrypted.arguments
         ]
 
-        def figure(moments: Moments) -> Figure:
+        def figure(moments: GroupMoments) -> Figure:
             count = moments.counts[presence] if presence else moments.rows
             return encrypted.aggregate.finish(count, {moment: moments.estimates[key] for moment, key in keys}, facts)
 

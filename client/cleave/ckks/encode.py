@@ -32,7 +32,7 @@ _FEW = 768  # average rows per group; above this, placing group by group is fast
 _LARGE = 1 << 22  # bytes
 _TOGETHER = 1 << 15  # values rounded per batch: intermediate arrays stay in the processor's cache
 
-Values = Sequence[Words | Doubles]
+_ColumnValues = Sequence[Words | Doubles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,11 @@ class Scale:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """`plaintexts` (chunks, N) and the scale of each column."""
-
-    plaintexts: NDArray[np.int64]
-    scales: tuple[Scale, ...]
+Encoded = tuple[NDArray[np.int64], tuple[Scale, ...]]
+"""Plaintexts (chunks, N), and the scale of each column."""
 
 
-def encode(packing: Packing, values: Values) -> Encoded:
+def encode(packing: Packing, values: _ColumnValues) -> Encoded:
     """Encode `values` into chunks: one array per column of the packing, rows sorted by group. Sentinels are not set
     yet.
     """
@@ -69,7 +65,7 @@ def encode(packing: Packing, values: Values) -> Encoded:
         places, coefficients = placement.places(packing.profile.degree), plaintexts.reshape(-1)
         for lane, column in lanes:
             coefficients[lane * placement.capacity :][places] = column
-    return Encoded(plaintexts, scales)
+    return plaintexts, scales
 
 
 def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
@@ -82,11 +78,11 @@ def _zeros(chunks: int, degree: int) -> NDArray[np.int64]:
     return np.frombuffer(memory, np.int64).reshape(chunks, degree)
 
 
-def scales_of(layout: Layout, values: Values) -> tuple[Scale, ...]:
+def scales_of(layout: Layout, values: _ColumnValues) -> tuple[Scale, ...]:
     return tuple(_scale(layout, place, column) for place, column in zip(layout.by_column, values, strict=True))
 
 
-def lanes_of(layout: Layout, values: Values, scales: Sequence[Scale]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def lanes_of(layout: Layout, values: _ColumnValues, scales: Sequence[Scale]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Number and integers (rows,) of each lane."""
     shared: dict[int, NDArray[np.int64]] = {}
     for place, column, scale in zip(layout.by_column, values, scales, strict=True):

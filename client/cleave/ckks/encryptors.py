@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave_shared import children
 from cleave_shared.children import Channel, Child
 from cleave_shared.crew import Crew
@@ -36,7 +36,7 @@ _NUMBER = struct.Struct("<Q")
 _PART_BYTES = 1 << 32  # of the memory file for one part's ciphertexts; unwritten bytes take no memory
 
 
-class Range(Protocol):
+class ChunkSpan(Protocol):
     """Consecutive chunks, `start`..`stop`."""
 
     @property
@@ -46,7 +46,7 @@ class Range(Protocol):
     def stop(self) -> int: ...
 
 
-Chunks = TypeVar("Chunks", bound=Range)
+Chunks = TypeVar("Chunks", bound=ChunkSpan)
 Chunks_contra = TypeVar("Chunks_contra", contravariant=True)
 
 
@@ -194,7 +194,7 @@ def _serve(
     plaintexts: int,
     function: Callable[..., Any],
     arguments: Sequence[Any],
-    parts: Sequence[Range],
+    parts: Sequence[ChunkSpan],
 ) -> None:
     job = function(plaintexts, *arguments)
     with contextlib.suppress(EOFError):

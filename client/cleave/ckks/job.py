@@ -19,8 +19,8 @@ from cleave.aggregates.base import SIGMAS, Estimate
 from cleave.ckks.checks import Coefficients, GroupDrift, check_envelope, check_sentinels, check_totals, fields_of_lanes
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.encode import SENTINEL_SHIFT, Encoded, Scale
-from cleave.ckks.encryptors import Range, Shared
-from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowField, WideLane, fields_of
+from cleave.ckks.encryptors import ChunkSpan, Shared
+from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, Layout, NarrowField, WideLane
 from cleave.ckks.packing import BlockRun, ChunkRange, Packing
 from cleave.ckks.secret_key import SharedKey
 from cleave_shared.chunks import joined
@@ -34,9 +34,8 @@ LEAST_TO_ADD = 12  # chunks: below this the NTT form is as fast, and needs no se
 class Job:
     def __init__(self, packing: Packing, encoded: Encoded, cipher: Cipher) -> None:
         self.packing = packing
-        self._plaintexts = encoded.plaintexts
+        self._plaintexts, self._scales = encoded
         self._cipher = cipher
-        self._scales = encoded.scales
         self._begin()
         name = secrets.token_bytes(16)  # makes the sentinels of each job different
         for index, plaintext in enumerate(self._plaintexts):
@@ -54,7 +53,7 @@ class Job:
         job._begin()
         return job
 
-    def encrypt(self, part: Range) -> Iterator[bytes]:
+    def encrypt(self, part: ChunkSpan) -> Iterator[bytes]:
         """Yield the objects of a request, one ciphertext each."""
         return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
 
@@ -114,7 +113,7 @@ class _Shared:
         self._plaintexts = np.frombuffer(memory, np.int64).reshape(-1, self._cipher.ring.degree)
         self._to_add = to_add
 
-    def encrypt(self, part: Range) -> Iterator[bytes]:
+    def encrypt(self, part: ChunkSpan) -> Iterator[bytes]:
         return _encrypted(self._cipher, self._plaintexts[part.start : part.stop], to_add=self._to_add)
 
 
@@ -183,7 +182,7 @@ class GroupTotals:
         if isinstance(place, NarrowField):
             shifted = [t - int(n) * scale.shift for t, n in zip(self._slot(at), self._rows, strict=True)]
             return Whole(shifted, scale.exponent, lambda _: ROUNDING_UNITS * unit_of(scale))
-        fields = [[total << each.shift for total in self._slot(at + i)] for i, each in enumerate(fields_of(place))]
+        fields = [[total << each.shift for total in self._slot(at + i)] for i, each in enumerate(place.fields)]
         return Whole([sum(parts) for parts in zip([0] * len(self._rows), *fields, strict=True)], 0, None)
 
     def _slot(self, slot: int) -> list[int]:
@@ -212,7 +211,7 @@ def estimates(layout: Layout, scales: Sequence[Scale], slots: Sequence[int], row
     """The total of each column over `rows` rows, from `slots`: each is a sum of `terms` fresh coefficients."""
     columns, at = [], 0
     for place, scale in zip(layout.by_column, scales, strict=True):
-        fields = fields_of(place)
+        fields = place.fields
         totals, at = slots[at : at + len(fields)], at + len(fields)
         if isinstance(place, WideLane):
             total = slots[len(layout.fields) + place.lane - len(layout.used)]

@@ -177,9 +177,9 @@ def _secret(path: Path, file: KeyFile, passphrase: Passphrase, kms: KeyService |
     if file.is_bare:
         return file.secret
     failure: CleaveError | None = None
-    for each in () if isinstance(passphrase, bytes) else file.kms:
+    for wrapped in () if isinstance(passphrase, bytes) else file.kms:
         try:
-            return each.open(path, file.key_id, kms)
+            return wrapped.open(path, file.key_id, kms)
         except CleaveError as error:
             failure = failure or error
     if file.wrapping is None or (failure and passphrase is None):
@@ -304,14 +304,14 @@ def _parse(content: dict[str, Any]) -> KeyFile:
         raise ValueError("a wrapping is no object")
     kms: list[KmsWrapping] = []
     wrapping, secret = None, b""
-    for place, each in enumerate(wrappings):
-        if each.get("name") == KDF and place == len(wrappings) - 1:
-            wrapping = _wrapping(each)
-            secret = bytes_of(each, "secret", MASTER_BYTES + _TAG_BYTES)
-        elif each.get("name") == BARE and len(wrappings) == 1 and set(each) == {"name", "secret"}:
-            secret = bytes_of(each, "secret", MASTER_BYTES)
+    for place, stored in enumerate(wrappings):
+        if stored.get("name") == KDF and place == len(wrappings) - 1:
+            wrapping = _wrapping(stored)
+            secret = bytes_of(stored, "secret", MASTER_BYTES + _TAG_BYTES)
+        elif stored.get("name") == BARE and len(wrappings) == 1 and set(stored) == {"name", "secret"}:
+            secret = bytes_of(stored, "secret", MASTER_BYTES)
         else:
-            kms.append(KmsWrapping.parse(each))
+            kms.append(KmsWrapping.parse(stored))
     if len({each.arn for each in kms}) != len(kms):
         raise ValueError("two wrappings are of one KMS key")
     mac, header = bytes_of(content, "mac", MAC_BYTES), {name: content[name] for name in (KIND, *formats.MEMBERS)}

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from cleave.aggregates.columns import Column, Exact, Real
+from cleave.aggregates.columns import ColumnType, Exact, Real
 
 FRESH_VARIANCE = 10.5  # of a ciphertext encrypted with the secret key
 SIGMAS_EXACT = 13.37  # more than sqrt(2 ln(2 / 2^-127))
@@ -64,12 +64,20 @@ class NarrowField:
     field: Field
     exponent: int
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (self.field,)
+
 
 @dataclass(frozen=True, slots=True)
 class WideLane:
     """A real column with a lane of its own."""
 
     lane: int
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return ()
 
 
 ColumnLayout = ExactFields | NarrowField | WideLane
@@ -89,12 +97,12 @@ class Layout:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """The fields of all columns, column by column."""
-        return tuple(field for place in self.by_column for field in fields_of(place))
+        return tuple(field for place in self.by_column for field in place.fields)
 
     @cached_property
     def first_fields(self) -> tuple[int, ...]:
         """Index in `fields` of each column's first field."""
-        return tuple(itertools.accumulate((len(fields_of(place)) for place in self.by_column[:-1]), initial=0))
+        return tuple(itertools.accumulate((len(place.fields) for place in self.by_column[:-1]), initial=0))
 
     @cached_property
     def numbers_by_lane(self) -> tuple[tuple[int, ...], ...]:
@@ -105,18 +113,12 @@ class Layout:
         return tuple(map(tuple, numbers))
 
 
-def fields_of(place: ColumnLayout) -> tuple[Field, ...]:
-    if isinstance(place, ExactFields):
-        return place.fields
-    return (place.field,) if isinstance(place, NarrowField) else ()
-
-
 def noise(terms: int) -> float:
     """A bound that the error of `terms` added fresh ciphertexts exceeds with probability 2^-127 at most."""
     return SIGMAS_EXACT * math.sqrt(FRESH_VARIANCE * terms)
 
 
-def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
+def plan_layout(columns: Sequence[ColumnType], window: int, capacity_bits: int, fewest: int, digits: int) -> Layout:
     """Lay out `columns`. At most `window` chunks are added up, and the smallest group has `fewest` rows.
 
     Real columns take half a lane if `digits` digits stay certain and lanes are saved.
@@ -126,7 +128,7 @@ def plan_layout(columns: Sequence[Column], window: int, capacity_bits: int, fewe
     return narrow if narrow.lanes < wide.lanes else wide
 
 
-def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
+def _lay_out(columns: Sequence[ColumnType], window: int, capacity_bits: int, tolerance: Fraction | None) -> Layout:
     guard = math.ceil(math.log2(2 * noise(window)))
     usable = capacity_bits - guard
     places: list[ColumnLayout] = []
@@ -139,7 +141,7 @@ def _lay_out(columns: Sequence[Column], window: int, capacity_bits: int, toleran
         )
     used: list[int] = []
     placed = {}
-    waiting = [field for place in places for field in fields_of(place)]
+    waiting = [field for place in places for field in place.fields]
     least = min((field.width for field in waiting), default=0)
     full = 0  # number of full lanes, which are the first ones
     for number in sorted(range(len(waiting)), key=lambda i: -waiting[i].width):  # first fit, widest first

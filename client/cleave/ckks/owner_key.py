@@ -23,7 +23,7 @@ from cleave_shared.errors import KeyFileError
 MASTER_BYTES = 32
 
 
-class Deriving(Protocol):
+class DerivationKey(Protocol):
     """An owner's key or an identity: keys for single purposes are derived from it."""
 
     def derive(self, purpose: str, /) -> bytes: ...
@@ -62,7 +62,7 @@ class OwnerKey:
         return Ed25519PrivateKey.from_private_bytes(self.derive("sign"))
 
 
-def box_keys(key: Deriving) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+def box_keys(key: DerivationKey) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
     """The secret keys (ML-KEM-768, X25519) for what others seal to this key with HPKE. Raises KeyFileError."""
     seed = key.derive("box/mlkem/d") + key.derive("box/mlkem/z")
     try:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.aggregates.columns import Column
+from cleave.aggregates.columns import ColumnType
 from cleave.ckks.layout import Layout, plan_layout
 from cleave_shared import limits
 from cleave_shared.errors import QueryRefused
@@ -66,7 +66,7 @@ class ChunkRange:
 @dataclass(frozen=True, slots=True)
 class Packing:
     profile: Profile
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnType, ...]
     layout: Layout
     placement: Placement
 
@@ -118,8 +118,8 @@ class Packing:
 
 
 def plan_packing(
-    columns: Sequence[Column],
-    counts: Sequence[int] | Counts,
+    columns: Sequence[ColumnType],
+    counts: Sequence[int] | _Counts,
     profile: Profile,
     *,
     pad: bool = False,
@@ -159,7 +159,7 @@ def bytes_of_chunk(profile: Profile) -> int:
     return 8 * profile.degree + _FILE_OVERHEAD
 
 
-Counts = NDArray[np.int64]
+_Counts = NDArray[np.int64]
 
 # An answer has two polynomials, a sent chunk one: another block costs as much as two chunks.
 _ANSWER_IN_CHUNKS = 2
@@ -186,7 +186,7 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Placement:
     capacity: int  # positions in a chunk
-    counts: Counts  # rows of each group
+    counts: _Counts  # rows of each group
     blocks: tuple[Block, ...]
 
     @property
@@ -227,7 +227,7 @@ class Placement:
                 if rest:
                     places[whole, :rest] = rows[len(rows) - rest :]
 
-    def terms(self) -> Counts:
+    def terms(self) -> _Counts:
         """Number of fresh ciphertext coefficients in each group's total."""
         terms = np.zeros(len(self.counts), np.int64)
         for block in self.blocks:
@@ -235,7 +235,7 @@ class Placement:
         return terms
 
 
-def place(counts: Counts, capacity: int, *, pad: bool) -> Placement:
+def place(counts: _Counts, capacity: int, *, pad: bool) -> Placement:
     """Place groups of `counts` rows. `pad`: round the numbers of blocks and of each one's chunks up to powers
     of two.
     """
@@ -258,7 +258,7 @@ def place(counts: Counts, capacity: int, *, pad: bool) -> Placement:
     return Placement(capacity, counts, tuple(blocks))
 
 
-def _best(sizes: Counts, capacity: int) -> tuple[int, int]:
+def _best(sizes: _Counts, capacity: int) -> tuple[int, int]:
     """How many of the next groups (largest first) to put into a block, and its chunks: the cheapest choice per row."""
     candidates = {min(len(sizes), capacity * quarter // 4) for quarter in (1, 2, 3, 4)} - {0}
     costs = []
@@ -270,7 +270,7 @@ def _best(sizes: Counts, capacity: int) -> tuple[int, int]:
     return taken, chunks
 
 
-def _fewest_chunks(sizes: Counts, capacity: int) -> int:
+def _fewest_chunks(sizes: _Counts, capacity: int) -> int:
     """The smallest C for which groups of `sizes` rows fit a chunk, with ceil(size / C) positions each."""
     low, high = max(1, -(-int(sizes.sum()) // capacity)), max(1, int(sizes[0]))
     while low < high:

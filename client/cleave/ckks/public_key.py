@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from cleave import formats
 from cleave.ckks.key_file import once
-from cleave.ckks.owner_key import Deriving, box_keys, bytes_of, encoded, fingerprint_of, key_id_of
+from cleave.ckks.owner_key import DerivationKey, box_keys, bytes_of, encoded, fingerprint_of, key_id_of
 from cleave.files import PUBLIC, read_at_most, write_atomically
 from cleave_shared.errors import CheckFailed, KeyFileError
 
@@ -41,7 +41,7 @@ _MEMBERS = {
 _EXPORT = "it is what `cleave key export` writes, in one piece"
 
 
-class Keyholder(Deriving, Protocol):
+class Keyholder(DerivationKey, Protocol):
     """An owner's key, or an identity."""
 
     def signing_key(self) -> Ed25519PrivateKey: ...

@@ -114,21 +114,21 @@ def joined(paths: Sequence[Path]) -> bytes:
     if not shares:
         raise KeyFileError("there is no share")
     first = shares[0]
-    for place, each in enumerate(shares):
-        for name, value in each.labels.items():
+    for place, share in enumerate(shares):
+        for name, value in share.labels.items():
             if first.labels.get(name, value) != value:
                 raise KeyFileError(
-                    f"{first.path} and {each.path}: are shares of different keys", hint="their key ids differ"
+                    f"{first.path} and {share.path}: are shares of different keys", hint="their key ids differ"
                 )
-        if each.set != first.set:
+        if share.set != first.set:
             raise KeyFileError(
-                f"{first.path} and {each.path}: are shares of different splits",
+                f"{first.path} and {share.path}: are shares of different splits",
                 hint="only shares of one `cleave key split` fit together, also if the key is the same",
             )
         for other in shares[:place]:
-            if other.number == each.number:
+            if other.number == share.number:
                 raise KeyFileError(
-                    f"{other.path} and {each.path}: are both share {each.number}", hint="name another one"
+                    f"{other.path} and {share.path}: are both share {share.number}", hint="name another one"
                 )
     need: int = first.share.member_threshold
     if len(shares) < need:
@@ -140,11 +140,11 @@ def joined(paths: Sequence[Path]) -> bytes:
     if others or len(master) != MASTER_BYTES:
         raise _unfitting()
     key = OwnerKey(master)
-    for each in shares:
+    for share in shares:
         facts = {"key id": key.key_id, "fingerprint": public_side(key).fingerprint}
-        if any(facts[name] != value for name, value in each.labels.items()):
+        if any(facts[name] != value for name, value in share.labels.items()):
             raise KeyFileError(
-                f"{each.path}: its words give the key {key.key_id}, which is not the one of its labels",
+                f"{share.path}: its words give the key {key.key_id}, which is not the one of its labels",
                 hint="compare the file with the paper",
             )
     return master

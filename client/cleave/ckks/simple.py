@@ -32,7 +32,7 @@ from cleave_shared.errors import CheckFailed, InputError
 from cleave_shared.params import AGGREGATE_OF, DEFAULT_PROFILE
 from cleave_shared.requests import SumsResponse
 
-Value = int | float | Decimal | bool | None
+_Number = int | float | Decimal | bool | None
 
 
 class Question:
@@ -42,7 +42,7 @@ class Question:
     operation.
     """
 
-    def __init__(self, data: Mapping[str, Sequence[Value]], operation: str) -> None:
+    def __init__(self, data: Mapping[str, Sequence[_Number]], operation: str) -> None:
         lengths = {len(values) for values in data.values()}
         if len(lengths) != 1 or not min(lengths):
             raise InputError("columns must have the same number of rows, at least one")
@@ -109,11 +109,11 @@ class _Sum:
         return job.totals.estimates(0)
 
 
-def _counted(values: Sequence[Value]) -> tuple[Domain, Values]:
+def _counted(values: Sequence[_Number]) -> tuple[Domain, Values]:
     return Domain(0, 0, 1, nullable=False), Values(np.array([int(value is not None) for value in values]), None)
 
 
-def _column(name: str, values: Sequence[Value]) -> tuple[Domain, Values]:
+def _column(name: str, values: Sequence[_Number]) -> tuple[Domain, Values]:
     """The domain and values of a column. Bounds are rounded outwards to powers of two, so the number of lanes reveals
     the magnitude only.
     """

@@ -1,1 +1,1 @@
-"""The command line: commands, console output, and text of answers and plans."""
+"""The command line: commands, their options, and what they print."""

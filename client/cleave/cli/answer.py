@@ -28,7 +28,7 @@ from cleave_shared.errors import InputError, UsageError, extra
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.question import Result
+    from cleave.ask.question import Answer
     from cleave.finish.result import Records
     from cleave.report.page import PageFacts
 
@@ -109,7 +109,7 @@ def print_content(content: bytes, written: Format) -> None:
     console.out(text)
 
 
-def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
+def print_answer(answer: Answer, chosen: Format, how: str | None) -> None:
     """Print an answer. On a terminal the table is cut to its size, and `how` says how to see all. `how` None: print
     all.
     """
@@ -122,7 +122,7 @@ def print_answer(answer: Result, chosen: Format, how: str | None) -> None:
 
 
 def write_page(
-    path: Path, answer: Result, description: Description | None, facts: PageFacts, *, force: bool = False
+    path: Path, answer: Answer, description: Description | None, facts: PageFacts, *, force: bool = False
 ) -> None:
     """Raises InputError if the file exists (unless `force`) or cannot be written."""
     from cleave.report.page import page  # noqa: PLC0415 - templates
@@ -130,7 +130,7 @@ def write_page(
     write_atomically(path, page(answer, facts, description).encode(), error=InputError, overwrite=force)
 
 
-def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[str], None]) -> None:
+def say_trust(answer: Answer, written: Format, seconds: float, say: Callable[[str], None]) -> None:
     """Report warnings, and how far to trust the answer."""
     from cleave.shown.answer import footer  # noqa: PLC0415 - numpy and all that computes
 
@@ -141,7 +141,7 @@ def say_trust(answer: Result, written: Format, seconds: float, say: Callable[[st
             say(line)
 
 
-def answer_bytes(answer: Result, chosen: Format) -> bytes:
+def answer_bytes(answer: Answer, chosen: Format) -> bytes:
     """The answer as bytes. Text formats end with a line feed."""
     from cleave.finish.result import copied, csv_of, records  # noqa: PLC0415 - DuckDB
     from cleave.shown.answer import answer_json, answer_text, dump  # noqa: PLC0415 - as above
@@ -165,7 +165,7 @@ def answer_bytes(answer: Result, chosen: Format) -> bytes:
             return workbook(records(answer.result))
 
 
-def _markdown(answer: Result) -> str:
+def _markdown(answer: Answer) -> str:
     from cleave.shown.answer import cells  # noqa: PLC0415 - as above
 
     headings, rows = cells(answer.result)

@@ -41,9 +41,7 @@ def add(
       cleave contributor add stays west --contributor-key west.pub=SHA256:gwzC... --store s3://bucket
       cleave contributor add stays "clinic north" --contributor-key north.pub=SHA256:9fUt... --store tables
     """
-    from cleave.maintain.sharing import add_contributor  # noqa: PLC0415 - --help does not need it
-
-    folder = add_contributor(name, contributor, contributor_key, **place)
+    folder = cleave.add_contributor(name, contributor, contributor_key, **place)
     ctx.obj.say(f"{contributor} may contribute to {name}: it writes to {folder}/ alone")
 
 
@@ -55,7 +53,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave contributor ls stays --store tables --json
     """
     from cleave.contributions.collect import news  # noqa: PLC0415
-    from cleave.maintain.facts import contributors_text, rows_of  # noqa: PLC0415 - as above
+    from cleave.maintain.show import contributors_text, rows_of  # noqa: PLC0415 - --help does not need it
 
     with opened(place) as tables:
         manifest = tables.open(name).manifest
@@ -100,9 +98,7 @@ def clear(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave contributor clear stays --store s3://bucket
       cleave contributor clear stays --store tables
     """
-    from cleave.maintain.sharing import clear_contributions  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: {counted(clear_contributions(name, **place), 'part')} deleted")
+    ctx.obj.say(f"{name}: {counted(cleave.clear_contributions(name, **place), 'part')} deleted")
 
 
 def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> None:
@@ -112,9 +108,7 @@ def remove(ctx: typer.Context, name: Name, contributor: Who, place: Place) -> No
       cleave contributor remove stays west --store s3://bucket
       cleave contributor remove stays "clinic north" --store tables
     """
-    from cleave.maintain.sharing import remove_contributor  # noqa: PLC0415 - as above
-
-    _say_version(ctx, name, remove_contributor(name, contributor, **place))
+    _say_version(ctx, name, cleave.remove_contributor(name, contributor, **place))
 
 
 def _say_version(ctx: typer.Context, name: str, stored: StoredTable) -> None:

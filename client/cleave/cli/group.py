@@ -86,7 +86,7 @@ def _as_given(parameter: Any) -> Any:
     return (_Argument if isinstance(parameter, TyperArgument) else _Option)(parameter)
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """A command. Its help shows the docstring's examples unchanged, and advanced options last."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -130,7 +130,7 @@ class Subgroup(TyperGroup):
         return [*map(_as_given, super().get_params(ctx))]
 
 
-class Group(Subgroup):
+class CommandLine(Subgroup):
     """All commands, with their signals and errors."""
 
     def main(  # type: ignore[override]  # other arguments are passed by name

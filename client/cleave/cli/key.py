@@ -13,7 +13,7 @@ from cleave.ask.config import config_folder, make_config_folder
 from cleave.ask.opening import key_file, kms_of, opened, passphrase_of, require_key
 from cleave.ask.options import Place, Rotating
 from cleave.cli import console, passphrase
-from cleave.cli.options import Json, Name, Output, argument, flag, flag_of
+from cleave.cli.options import Json, Name, OutputFile, argument, flag, flag_of
 from cleave.files import expanded, require_target
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cleave.ckks.key_file import KeyInfo
 
 Key = Annotated[str | None, flag_of(Place, "key")]
-Profile = Annotated[str | None, flag_of(Place, "profile")]
+AwsProfile = Annotated[str | None, flag_of(Place, "profile")]
 PassphraseFd = Annotated[int | None, flag_of(Place, "passphrase")]
 NoPassphrase = Annotated[bool, flag("--no-passphrase", "Use no passphrase: anyone with the file has the key.")]
 KmsKey = Annotated[
@@ -37,7 +37,7 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
     kms: KmsKey = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Create a key for stored tables; queries over files need none.
 
@@ -79,7 +79,7 @@ def rewrap(
     passphrase_fd: PassphraseFd = None,
     new_passphrase_fd: Annotated[int | None, flag_of(Rotating, "new_passphrase")] = None,
     no_passphrase: NoPassphrase = False,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Change, set or remove the passphrase of a key. Wrappings by KMS keys stay.
 
@@ -106,7 +106,7 @@ def wrap(
     passphrase_too: Annotated[bool, flag("--passphrase", "Wrap the key by a passphrase.")] = False,
     passphrase_fd: PassphraseFd = None,
     new_passphrase_fd: Annotated[int | None, flag_of(Rotating, "new_passphrase")] = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Wrap a key by a KMS key or a passphrase too.
 
@@ -135,7 +135,7 @@ def unwrap(
     wrapping: Annotated[str, argument("ARN|passphrase", "Wrapping to remove, as `cleave key show` lists it.")],
     key: Key = None,
     passphrase_fd: PassphraseFd = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Remove one wrapping of a key; another one must open it.
 
@@ -153,7 +153,7 @@ def unwrap(
 
 def export(
     ctx: typer.Context,
-    output: Output,
+    output: OutputFile,
     place: Place,
     table: Annotated[
         str | None, flag("--table NAME", "Add an invitation to this stored table, with its schema.")
@@ -192,7 +192,7 @@ def export(
     console.out(f"fingerprint {exported.fingerprint}")
 
 
-def copy(ctx: typer.Context, output: Output, place: Place) -> None:
+def copy(ctx: typer.Context, output: OutputFile, place: Place) -> None:
     """Copy a key file for another machine.
 
     The copy records the versions of stored tables, and which ones were dropped. The other machine refuses older ones.

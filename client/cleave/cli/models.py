@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cleave.models.pca import Components
     from cleave.models.survival import Survival
 
-TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
+_TableWords = Annotated[list[str], argument("FILE... | NAME", "CSV, Parquet, JSON or Excel files, or a stored table.")]
 FormulaWords = Annotated[
     list[str],
     argument("FILE... | NAME FORMULA", "CSV, Parquet, JSON or Excel files, or a stored table; then the formula."),
@@ -50,7 +50,7 @@ def fit(
       cleave fit visits "bill ~ age + weight" --store s3://bucket/prefix --json
     """
     from cleave.models.fitting import fit_linear, require_gaussian  # noqa: PLC0415 - --help does not need it
-    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+    from cleave.models.sums import ModelSums  # noqa: PLC0415 - as above
 
     if len(words) < 2:
         raise typer.BadParameter("a table and a formula are needed: cleave fit visits.csv 'bill ~ age'")
@@ -59,7 +59,7 @@ def fit(
     asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session:
         model = session.on_one_version(
-            lambda spent: fit_linear(Sums(session, asking, spent=spent), words[-1], weights, ridge, level)
+            lambda spent: fit_linear(ModelSums(session, asking, spent=spent), words[-1], weights, ridge, level)
         )
     _print(model, settings, as_json=as_json)
 
@@ -89,7 +89,7 @@ def pca(
       cleave pca visits age,weight,bill --no-standardize --store s3://bucket/prefix
     """
     from cleave.models.pca import principal_components  # noqa: PLC0415 - --help does not need it
-    from cleave.models.sums import Sums  # noqa: PLC0415 - as above
+    from cleave.models.sums import ModelSums  # noqa: PLC0415 - as above
 
     if len(words) < 2:
         raise typer.BadParameter("a table and columns are needed: cleave pca visits.csv age,bill")
@@ -97,7 +97,9 @@ def pca(
     asking = of_one_table(modelling)
     with session_over(words[:-1], asking, settings) as session:
         found = session.on_one_version(
-            lambda spent: principal_components(Sums(session, asking, spent=spent), words[-1], standardize=standardize)
+            lambda spent: principal_components(
+                ModelSums(session, asking, spent=spent), words[-1], standardize=standardize
+            )
         )
     _print(found, settings, as_json=as_json)
 
@@ -105,7 +107,7 @@ def pca(
 def survival(
     ctx: typer.Context,
     modelling: Modelling,
-    words: TableWords,
+    words: _TableWords,
     time: Annotated[str, flag("--time COLUMN", "Column of times, from each one's start.")],
     event: Annotated[str, flag("--event COLUMN", "Column that is true or 1 if the event happened at that time.")],
     by: Annotated[str | None, flag("--by COLUMN", "Compare the groups of this column.")] = None,
@@ -126,7 +128,7 @@ def survival(
       cleave survival trial.csv --time days --event died --by arm --width 30
       cleave survival trial --time days --event died --width 30 --store s3://bucket/prefix --json
     """
-    from cleave.models.sums import Sums  # noqa: PLC0415 - --help does not need it
+    from cleave.models.sums import ModelSums  # noqa: PLC0415 - --help does not need it
     from cleave.models.survival import survive  # noqa: PLC0415 - as above
 
     if report is not None:
@@ -139,7 +141,7 @@ def survival(
     with session_over(words, asking, settings) as session:
         table = session.name
         found = session.on_one_version(
-            lambda spent: survive(Sums(session, asking, spent=spent), time, event, by, width, until, level)
+            lambda spent: survive(ModelSums(session, asking, spent=spent), time, event, by, width, until, level)
         )
     if report is not None:
         _write_page(report, found, table, force=force)

@@ -52,7 +52,7 @@ def flag_of(options: type, name: str) -> Any:
 
 Name = Annotated[str, argument("NAME", "The stored table.")]
 Json = Annotated[bool, flag("--json", "Print JSON.")]
-Output = Annotated[Path, flag("-o, --output FILE", "Where to write it.")]
+OutputFile = Annotated[Path, flag("-o, --output FILE", "Where to write it.")]
 Files = Annotated[
     list[str],
     argument(
@@ -119,7 +119,7 @@ def refuse_options(options: type, given: Mapping[str, Any], taken: type, what: s
 
 _LONGEST = 1_000_000  # bytes of SQL; the services accept much less
 
-Words = Annotated[
+QueryWords = Annotated[
     list[str] | None,
     argument(
         "[FILE... | NAME] [SQL]",
@@ -164,7 +164,7 @@ def session_over(
 
     `sends`: queries will be sent to the services, so embedded ones are prepared.
     """
-    from cleave.propose.further import further_of  # noqa: PLC0415 - --help does not need it
+    from cleave.ask.files import further_of  # noqa: PLC0415 - --help does not need it
     from cleave.table.lazy import LazyTable, prefetch  # noqa: PLC0415 - as above
 
     table = read_data(words or None, asking)

@@ -21,7 +21,7 @@ from cleave.cli.answer import (
     say_trust,
     write_page,
 )
-from cleave.cli.options import Json, SqlFile, Words, flag, read_question, session_over
+from cleave.cli.options import Json, QueryWords, SqlFile, flag, read_question, session_over
 from cleave.files import write_atomically
 from cleave_shared.errors import InputError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def plan(
     ctx: typer.Context,
     asking: Asking,
-    words: Words = None,
+    words: QueryWords = None,
     sql_file: SqlFile = None,
     as_json: Json = False,
     verbose: Annotated[bool, flag("--verbose", "Show all details.")] = False,
@@ -59,7 +59,7 @@ def plan(
 def query(
     ctx: typer.Context,
     asking: Asking,
-    words: Words = None,
+    words: QueryWords = None,
     sql_file: SqlFile = None,
     as_json: Json = False,
     written: FormatOption = None,

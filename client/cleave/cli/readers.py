@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+import cleave
 from cleave.ask.opening import access_of, kms_of, open_limited, opened, require_reader_alone
 from cleave.ask.options import Opening, Place
 from cleave.cli import console
-from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, create
+from cleave.cli.key import AwsProfile, KmsKey, NoPassphrase, PassphraseFd, create
 from cleave.cli.options import Json, Name, argument, flag
 from cleave.files import expanded, require_target
 from cleave.text.printable import printable
@@ -30,7 +31,7 @@ def new(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
     kms: KmsKey = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Create a key that owners can open columns to.
 
@@ -70,9 +71,7 @@ def add(
       cleave reader add stays --to carol.json.pub=SHA256:gwzC... --columns ward,sex,bill --store s3://bucket/prefix
       cleave reader add stays --to job.json.pub=SHA256:9fUt... --columns ward,bill --schema --store tables
     """
-    from cleave.maintain.sharing import add_reader  # noqa: PLC0415 - --help does not need it
-
-    done = add_reader(name, **options)
+    done = cleave.add_reader(name, **options)
     ctx.obj.say(f"{printable(done.name)} reads {', '.join(done.columns)} of {name}")
     ctx.obj.say(f"it needs the right to read objects below {done.folder}/ and {done.place}/")
     if done.plain:
@@ -88,7 +87,7 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave reader ls stays --store s3://bucket/prefix
       cleave reader ls stays --store tables --json
     """
-    from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
+    from cleave.share.addressed import public_of  # noqa: PLC0415 - --help does not need it
 
     with opened(place) as tables:
         readers = tables.open(name).manifest.readers
@@ -124,7 +123,7 @@ def accept(
       cleave reader accept stays --version 12 --reader carol.json --store s3://bucket/prefix
       cleave reader accept stays --version 1 --reader carol.json --store tables
     """
-    from cleave.ask.tables import open_reader  # noqa: PLC0415 - as above
+    from cleave.ask.reader import open_reader  # noqa: PLC0415 - as above
 
     require_reader_alone(place)
     access, stores = access_of(cast("Asking", {**place, "reader": reader})), open_limited(place)
@@ -148,9 +147,7 @@ def revoke(
       cleave reader revoke stays carol --store s3://bucket/prefix
       cleave reader revoke stays carol --store tables
     """
-    from cleave.maintain.sharing import revoke_reader  # noqa: PLC0415 - as above
-
-    done = revoke_reader(name, reader, **place)
+    done = cleave.revoke_reader(name, reader, **place)
     ctx.obj.say(f"{printable(done.name)} reads nothing of {name} from version {done.version} on")
     ctx.obj.say(
         f"it may have copied {', '.join(done.columns)} of all rows up to version {done.version - 1}; old versions that "

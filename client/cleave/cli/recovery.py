@@ -10,7 +10,7 @@ import typer
 from cleave.ask.config import make_config_folder
 from cleave.ask.opening import key_file, kms_of
 from cleave.cli import console, passphrase
-from cleave.cli.key import KmsKey, NoPassphrase, PassphraseFd, Profile, description, require_kms_alone
+from cleave.cli.key import AwsProfile, KmsKey, NoPassphrase, PassphraseFd, description, require_kms_alone
 from cleave.cli.options import argument, flag
 from cleave.files import expanded, require_target
 from cleave_shared.errors import KeyFileError
@@ -23,7 +23,7 @@ def split(
     shares: Annotated[int, flag("--shares N", "How many shares to write: at most 16.", default=5)] = 5,
     need: Annotated[int, flag("--need N", "How many shares recover the key; at least 2.", default=3)] = 3,
     passphrase_fd: PassphraseFd = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Write recovery shares of a key, to print.
 
@@ -50,7 +50,7 @@ def join(
     passphrase_fd: PassphraseFd = None,
     no_passphrase: NoPassphrase = False,
     kms: KmsKey = None,
-    profile: Profile = None,
+    profile: AwsProfile = None,
 ) -> None:
     """Write the key file that recovery shares give.
 

@@ -99,7 +99,6 @@ def schema(
     from cleave.table.inputs import check_reading  # noqa: PLC0415 - see cleave.cli.app
     from cleave.table.schema import CsvDialect, Kind, load_schema, schema_path  # noqa: PLC0415
 
-    check_reading(files, sheet, flatten=flatten)
     reading = CsvDialect(
         skip=skip,
         skip_footer=skip_footer,
@@ -108,6 +107,7 @@ def schema(
         sheet=sheet or "",
         flatten=flatten,
     )
+    check_reading(files, reading)
     kinds = _decided({Kind.PLAIN: plain, Kind.ENCRYPTED: encrypted, Kind.SEALED: sealed, Kind.LOCAL: local})
     wishes = _Wishes(kinds, entity, accept, reading, name)
     if page is not None and (check or reviewed or output or yes or as_json):
@@ -264,7 +264,7 @@ def _edited(files: list[str], wishes: _Wishes, target: Path, progress: Progress)
 def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, force: bool, quiet: bool) -> None:
     """Write an HTML page to review the proposal."""
     require_page(page)
-    from cleave.report.review import ReviewFacts, review  # noqa: PLC0415 - templates
+    from cleave.report.review import review  # noqa: PLC0415 - templates
     from cleave.table.inputs import table_name  # noqa: PLC0415
 
     require_target(page, hint=FORCE, overwrite=force)
@@ -275,8 +275,16 @@ def _review(page: Path, files: list[str], wishes: _Wishes, *, values: bool, forc
     named = [f"./{file}" if file.startswith("-") and file != "-" else file for file in files]  # no options
     target = ["-o", f"{page.stem}.schema.toml"] if files == ["-"] else []  # a schema beside stdin has no name
     command = shlex.join(["cleave", "schema", *named, "--from", download, *target])
-    facts = ReviewFacts(schema.table or table_name(files), datetime.now(UTC), download, command, values)
-    write_atomically(page, review(schema, examined, facts), error=InputError, overwrite=force)
+    content = review(
+        schema,
+        examined,
+        table=schema.table or table_name(files),
+        created=datetime.now(UTC),
+        file=download,
+        command=command,
+        values=values,
+    )
+    write_atomically(page, content, error=InputError, overwrite=force)
     if not quiet:
         shown = printable(str(page))
         console.say(f"wrote {shown}: choose there and download the schema, then run: {printable(command)}")

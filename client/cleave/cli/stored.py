@@ -24,7 +24,7 @@ from cleave.ask.options import (
     Updating,
 )
 from cleave.cli import console
-from cleave.cli.options import Files, Json, Name, Output, argument, flag, refuse_options
+from cleave.cli.options import Files, Json, Name, OutputFile, argument, flag, refuse_options
 from cleave.text.printable import printable
 from cleave.text.quantities import counted, sized
 from cleave.text.tabular import Heading
@@ -69,7 +69,7 @@ def put(
         return
     stored = cleave.append(files, table, **appending) if append else cleave.put(files, table, **putting)
     if putting["dry_run"]:
-        from cleave.maintain.facts import planned_text  # noqa: PLC0415 - as above
+        from cleave.maintain.put import planned_text  # noqa: PLC0415 - --help does not need it
 
         console.out(planned_text(stored))
         ctx.obj.say("nothing was stored")
@@ -144,7 +144,7 @@ def log(ctx: typer.Context, name: Name, place: Place, as_json: Json = False) -> 
     ctx.obj.say(f"{counted(len(records), 'record')}, none missing or changed")
 
 
-def pull(ctx: typer.Context, name: Name, output: Output, options: Pulling) -> None:
+def pull(ctx: typer.Context, name: Name, output: OutputFile, options: Pulling) -> None:
     """Decrypt a stored table into a CSV or Parquet file.
 
     The ending of its name sets the format. Rows have the order in which they were put.
@@ -261,9 +261,7 @@ def add_scan(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave scan add visits --store s3://bucket/prefix
       cleave scan add visits --store tables
     """
-    from cleave.maintain.operations import add_scan as add  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: {sized(add(name, **place).bytes)} stored")
+    ctx.obj.say(f"{name}: {sized(cleave.add_scan(name, **place).bytes)} stored")
 
 
 def drop_scan(ctx: typer.Context, name: Name, place: Place) -> None:
@@ -273,9 +271,7 @@ def drop_scan(ctx: typer.Context, name: Name, place: Place) -> None:
       cleave scan drop visits --store s3://bucket/prefix
       cleave scan drop visits --store tables
     """
-    from cleave.maintain.operations import drop_scan as drop_rows  # noqa: PLC0415 - as above
-
-    ctx.obj.say(f"{name}: {sized(drop_rows(name, **place).bytes)} stored")
+    ctx.obj.say(f"{name}: {sized(cleave.drop_scan(name, **place).bytes)} stored")
 
 
 Where = Annotated[str, flag("--where SQL", "Condition over the columns of a row.")]

@@ -18,13 +18,13 @@ from pydantic import ValidationError
 
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.contributions.contributed import ContributedRows
-from cleave.contributions.invitation import invite
+from cleave.contributions.invitation import invite, without
 from cleave.contributions.lost import lost_parts, lost_text
 from cleave.formats import AnotherRelease
 from cleave.objects.storage import StoreError, read_twice
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import MOST_CELLS, index_of
-from cleave.store.change import Change, Plan, in_the_way
+from cleave.store.change import Change, ChangePlan, in_the_way
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.contribution import (
     ContributionHead,
@@ -43,7 +43,6 @@ from cleave.store.manifest import Contributor, HandledPart, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.published import ENDS, has_ended
 from cleave.store.reader import LostError, Opened
-from cleave.store.removing import without
 from cleave.store.schemas import load_stored_schema
 from cleave.store.segment import SegmentWriter
 from cleave.store.tables import Tables
@@ -167,7 +166,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
     """Check all of one contributor's news, then write. Raises CheckFailed, InputError; then none of it counts."""
     who, table = pending.contributor, opened.manifest.table
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
@@ -187,7 +186,7 @@ def _take(tables: Tables, opened: Opened, pending: News, progress: Progress) -> 
         manifest, cells = without(tables, base, gone)
         pieces = [_PartRows(who, each, number) for each in rows for number in range(len(each.part.segments))]
         handled = {part.id: [each.label for each in pieces if each.part is part] for part in parts}
-        return Plan(_with_parts(manifest, pending, handled), pieces, cells, details={"contributor": who.name})
+        return ChangePlan(_with_parts(manifest, pending, handled), pieces, cells, details={"contributor": who.name})
 
     def follows(before: Manifest | None, newest: Manifest) -> bool:
         return before is not None and not pending.gone and _entry(newest, who) is not None
@@ -251,12 +250,12 @@ def _refuse(tables: Tables, opened: Opened, pending: News, progress: Progress) -
     """Record that the new parts were handled, without collecting any."""
     who, table = pending.contributor, opened.manifest.table
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None or _entry(base.manifest, who) is None:
             raise in_the_way(tables)
         manifest, cells = without(tables, base, _gone(base.manifest, pending))
         manifest = _with_parts(manifest, pending, {entry.id: () for entry in pending.added})
-        return Plan(manifest, cells=cells, details={"contributor": who.name})
+        return ChangePlan(manifest, cells=cells, details={"contributor": who.name})
 
     request = [who.key, pending.head.digest if pending.head else "", "refused"]
     return make(tables, table, Change("collect", request, plan), progress).opened

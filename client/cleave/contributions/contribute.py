@@ -27,8 +27,8 @@ from cleave.store.columns import sealed_column
 from cleave.store.contribution import (
     ContributedSegment,
     ContributionHead,
+    Digest,
     Entry,
-    Key,
     PartManifest,
     context_of,
     dump_head,
@@ -39,11 +39,11 @@ from cleave.store.contribution import (
 from cleave.store.drafts import Draft, Drafts, Step
 from cleave.store.filling import NewRows, Say
 from cleave.store.identity import Identity, read_identity
-from cleave.store.manifest import Hex, Object, SealedColumn, described, new_id
+from cleave.store.manifest import Object, SealedColumn, described, new_id
 from cleave.store.schemas import check_fits
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.segment import THREADS, ColumnTarget
-from cleave.store.sweeping import Listed, cleaning, listed, require_listed
+from cleave.store.sweeping import ObjectSizes, cleaning, listed, require_listed
 from cleave.store.vault import Vault, key_of_object
 from cleave.table.duck import identifier
 from cleave.table.progress import Progress
@@ -52,6 +52,7 @@ from cleave.table.stream import Stream
 from cleave.table.table import Table
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
+from cleave_shared.wire import Hex
 
 _NO_KEY = "0" * 64
 
@@ -111,7 +112,7 @@ class ContributionDraft(Draft):
     """Draft of a contribution. `part`: the id of the part that is being written."""
 
     part: Hex
-    key: Key
+    key: Digest
     columns: tuple[SealedColumn, ...]
     steps: tuple[ContributionStep, ...]
 
@@ -267,7 +268,7 @@ class Contributions:
 
     def _commit(
         self, draft: ContributionDraft, current: ContributionHead | None, version: str | None, *, replace: bool
-    ) -> tuple[ContributionHead, Listed]:
+    ) -> tuple[ContributionHead, ObjectSizes]:
         """Make everything that was put visible, at once. Also returns the objects that existed before."""
         part = PartManifest(
             id=draft.part,
@@ -317,7 +318,7 @@ class Contributions:
         self._stores.sensitive.write(name, content)
         return described(name, content)
 
-    def _sweep(self, head: ContributionHead, before: Listed, draft: ContributionDraft) -> None:
+    def _sweep(self, head: ContributionHead, before: ObjectSizes, draft: ContributionDraft) -> None:
         """Delete earlier objects that no part names: of replaced parts, and of killed puts."""
         keep, store = {f"{self.folder}/head", *self._drafts.names(draft)}, self._stores.sensitive
         with cleaning():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.cells import MOST_CELLS, longest_in, too_long
-from cleave.store.columns import Batches, bounds_of, sealed_column, value_of
+from cleave.store.columns import RecordBatches, bounds_of, sealed_column, value_of
 from cleave.store.contribution import ContributedSegment, PartManifest
 from cleave.store.manifest import SealedColumn
 from cleave.store.sealed import ColumnBlock, ColumnPlace, cut, offsets_of, open_blocks, opened_bytes
@@ -108,11 +108,11 @@ class ContributedRows:
         with no_table(name, self._schema, segment.rows, limits.SEGMENT_MEMORY) as table, _within_memory():
             connection = table.connection
 
-            def batches_of(stream: Batches) -> Iterator[CArray]:
+            def batches_of(stream: RecordBatches) -> Iterator[CArray]:
                 for block in range(opening[0].place.blocks):
                     yield stream.make([each.block(block) for each in opening])
 
-            opened = Batches(columns, connection, batches_of)
+            opened = RecordBatches(columns, connection, batches_of)
             connection.register("opened", opened)
             try:
                 for each in columns:

@@ -15,7 +15,7 @@ value that the schema allows overflows a step. No step rounds, for a rounded sum
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,19 +27,18 @@ import duckdb
 from cleave.sql.bounds import bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import SET_RETURNING
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
+from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Constant, Node, Operator, write
 from cleave.sql.parse import Select, parse
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.ranges import Range, range_of_type
-from cleave.sql.read import Reader, Statement, expression_of
+from cleave.sql.read import ExpressionReader, Statement, expression_of
 from cleave.sql.refusals import Uncut, too_deep
 from cleave.sql.resolve import has_aggregate, is_aggregate, resolve
 from cleave.table.duck import private, tree_of
 from cleave.table.schema import Schema
+from cleave.table.trees import Tree
 from cleave.table.types import FLOATS, decimals_of, is_number, is_numeric
 from cleave_shared.errors import QueryRefused
-
-Tree = Mapping[str, Any]
 
 FIGURES: Final = "count sum avg mean var_pop var_samp variance stddev stddev_pop stddev_samp"
 """Aggregates, by DuckDB's names."""
@@ -105,7 +104,7 @@ class Askable:
                     with private() as connection:
                         node = {**node, "where_clause": _Where(self, statement, connection).condition(where)}
                 self._require_keys(select)
-                _Figures(self, select, catalog).require()
+                _SelectList(self, select, catalog).require()
         except Uncut:  # for anything that no service answers
             raise refused(G2) from None
         except RecursionError:
@@ -122,13 +121,14 @@ class Askable:
 
     def _require_keys(self, select: Select) -> None:
         for key in select.grouped:
-            if not (isinstance(key, Constant) or (isinstance(key, Column) and self.is_key(key.name))):
+            if not (isinstance(key, Constant) or (isinstance(key, ColumnRef) and self.is_key(key.name))):
                 raise refused(G2)
 
 
-def is_bare(cut: QueryPlan | LocalPlan) -> bool:
+def is_bare(cut: Cut) -> bool:
     """True if only figures are computed from rows: an expression over them could fail in a hidden group."""
-    return isinstance(cut, QueryPlan) and all(map(_is_figure, (each.sql for each in cut.local)))
+    sums = cut.sums()
+    return sums is not None and all(_is_figure(each.sql) for each in sums.local)
 
 
 def _is_figure(sql: str) -> bool:
@@ -145,7 +145,7 @@ class _Where:
 
     def __init__(self, askable: Askable, statement: Statement, connection: duckdb.DuckDBPyConnection) -> None:
         self._askable = askable
-        self._read = Reader(statement.text)
+        self._read = ExpressionReader(statement.text)
         self._connection = connection
 
     def condition(self, tree: Tree) -> Tree:
@@ -244,7 +244,7 @@ def _is_alike(own: str, type_: str) -> bool:
     return own == type_ or (is_number(type_) and is_numeric(own)) or {own, type_} <= _DATES
 
 
-class _Figures:
+class _SelectList:
     """Checks the select list: expressions over keys and figures."""
 
     def __init__(self, askable: Askable, select: Select, catalog: Catalog) -> None:
@@ -270,12 +270,12 @@ class _Figures:
             self._figure(node)
             return
         match node:
-            case Column():
+            case ColumnRef():
                 answered = write(node) in self._keys
             case Call():
                 answered = not (node.distinct or node.order or node.filter or node.names or node.name in SET_RETURNING)
             case _:
-                answered = isinstance(node, Constant | Cast | Case | Operation)
+                answered = isinstance(node, Constant | Cast | Case | Operator)
         if not answered:
             raise refused(G1)
         for each in node.operands:
@@ -294,12 +294,12 @@ class _Figures:
     def _require_entity(self, call: Call) -> None:
         """COUNT(DISTINCT entity) is allowed, except in GROUPING SETS: the people in a union are no sum."""
         (argument,) = call.arguments or (None,)
-        is_entity = isinstance(argument, Column) and self._askable.is_entity(argument.name)
+        is_entity = isinstance(argument, ColumnRef) and self._askable.is_entity(argument.name)
         if not (is_entity and call.name == "count" and len(self._askable.entity) == 1 and self._select.sets is None):
             raise refused(G1)
 
     def _require_linear(self, name: str, node: Node) -> None:
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             if self._number(node) in FLOATS:  # DuckDB adds them without errors
                 return
         elif name in _SPREADS and (self._read(node).constant or _has_several(node)):  # a constant only adds rounding
@@ -309,10 +309,10 @@ class _Figures:
         units = read.range.magnitude * 10 ** (decimals_of(type_) or 0)
         if name != "count" and units * _MOST_ROWS > _LARGEST_SUM:
             raise refused(G1)
-        if name in _SPREADS and not isinstance(node, Column) and units > _EXACT_DOUBLES:
+        if name in _SPREADS and not isinstance(node, ColumnRef) and units > _EXACT_DOUBLES:
             raise refused(G1)
 
-    def _number(self, column: Column) -> str:
+    def _number(self, column: ColumnRef) -> str:
         type_ = self._askable.schema.column(column.name).type
         if not is_number(type_) or self._askable.is_entity(column.name):
             raise refused(G1)
@@ -323,7 +323,7 @@ class _Figures:
         if _is_constant(node):
             return self._literal(node)
         (type_,) = self._catalog.types([write(node)])
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             if self._number(node) in FLOATS:
                 raise refused(G1)
             bounds = bounds_of(node, type_, self._askable.schema, self._catalog.types)
@@ -355,7 +355,7 @@ def _has_several(node: Node) -> bool:
     """True for several columns. VAR_POP(x + y) - VAR_POP(x) - VAR_POP(y) is twice their covariance, which gives the sum
     of their products: a value of one person, if x is 0 for all others.
     """
-    return len({column.name.lower() for column in node.find(Column)}) > 1
+    return len({column.name.lower() for column in node.find(ColumnRef)}) > 1
 
 
 @dataclass(frozen=True, slots=True)

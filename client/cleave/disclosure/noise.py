@@ -22,7 +22,7 @@ from cleave.table.privacy import MICRO, MOST_EPSILON
 from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError
 
-Part = Literal["rows", "count", "sum", "square"]
+StatisticKind = Literal["rows", "count", "sum", "square"]
 
 MOST_TABLE_ROWS: Final = 1 << 24  # of a table that is read for a noisy release, all on this machine
 MOST_CELLS: Final = 1 << 16
@@ -56,7 +56,7 @@ class Statistic:
     """
 
     name: str
-    part: Part
+    part: StatisticKind
     measure: int | None
     sensitivity: int
     epsilon: Fraction
@@ -76,13 +76,13 @@ def statistics(
 
     Raises InputError for a clamp whose totals or noise 64 bits may not hold, and for names in `split` that are none.
     """
-    parts: list[tuple[str, Part, int | None, int]] = [("rows", "rows", None, 1)]
-    for place, each in enumerate(clamps):
-        parts.append((f"{each.name}.sum", "sum", place, each.reach))
-        if each.nullable:
-            parts.append((f"{each.name}.count", "count", place, 1))
+    parts: list[tuple[str, StatisticKind, int | None, int]] = [("rows", "rows", None, 1)]
+    for place, clamp in enumerate(clamps):
+        parts.append((f"{clamp.name}.sum", "sum", place, clamp.reach))
+        if clamp.nullable:
+            parts.append((f"{clamp.name}.count", "count", place, 1))
         if squares:
-            parts.append((f"{each.name}.squares", "square", place, each.reach**2))
+            parts.append((f"{clamp.name}.squares", "square", place, clamp.reach**2))
     names = [name for name, *_ in parts]
     for name in split:
         if name not in names:

@@ -32,7 +32,7 @@ _ENTRIES = 1 << 20  # of a matrix of rows by classes: its elimination takes abou
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownGroups:
     """The `groups` that may be shown. For each of them, `of` has its finest groups, `hidden` its hidden arguments.
 
     `small` counts groups that are hidden because of their size. `withheld` counts groups that are hidden because they
@@ -46,12 +46,12 @@ class Shown:
     withheld: int
 
 
-def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int) -> Shown:
+def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int) -> ShownGroups:
     """`of`: the finest groups of each group. `arguments`: how many may be NULL.
 
     Without GROUP BY the selected rows are one group; without rows it is hidden.
     """
-    rows = _Rows(groups, of, crowd)
+    rows = _AnswerRows(groups, of, crowd)
     large = [row for row in range(len(of)) if rows.large[row]]
     shown = rows.unexposed(large) if groups.sets else large
     hidden = rows.hidden(shown, arguments)
@@ -64,10 +64,10 @@ def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, argument
         local=[groups.local[row] for row in shown] if groups.local else [],
     )
     small = len(of) - len(large)
-    return Shown(left, [of[row] for row in shown], hidden, small, len(large) - len(shown))
+    return ShownGroups(left, [of[row] for row in shown], hidden, small, len(large) - len(shown))
 
 
-class _Rows:
+class _AnswerRows:
     """Rows of an answer, by index: one per group of each set of keys."""
 
     def __init__(self, groups: Groups, of: Sequence[Members], crowd: Crowd) -> None:
@@ -93,9 +93,9 @@ class _Rows:
         by_set: dict[int, list[int]] = {}
         for row in rows:
             by_set.setdefault(self._sets[row], []).append(row)
-        for each in by_set.values():
+        for alike in by_set.values():
             row_of = np.full(self._finest, NO_CLASS)
-            for row in each:
+            for row in alike:
                 row_of[list(self._of[row])] = row
             yield row_of
 

@@ -22,7 +22,7 @@ _SPECIALS = {Special.NAN: math.nan, Special.UP: math.inf, Special.DOWN: -math.in
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AnswerCell:
     value: Any
     bound: float | None
     exact: bool | None
@@ -30,10 +30,10 @@ class Cell:
     hidden: bool = False
 
 
-HIDDEN = Cell(None, None, exact=None, hidden=True)
+HIDDEN = AnswerCell(None, None, exact=None, hidden=True)
 
 
-def of_figure(figure: Figure, type_: str) -> Cell:
+def of_figure(figure: Figure, type_: str) -> AnswerCell:
     """The cell of an output that is a single aggregate."""
     if figure.hidden:
         return HIDDEN
@@ -43,33 +43,33 @@ def of_figure(figure: Figure, type_: str) -> Cell:
     elif value is not None and not isinstance(value, bool) and math.isfinite(value):
         value = held(rational(value), type_)
     if figure.exact:
-        return Cell(value, 0.0, exact=True)
-    return Cell(value, figure.bound if math.isfinite(figure.bound) else None, exact=False)
+        return AnswerCell(value, 0.0, exact=True)
+    return AnswerCell(value, figure.bound if math.isfinite(figure.bound) else None, exact=False)
 
 
 def needs_guess(value: Value) -> bool:
     return value.single in (None, Special.UNKNOWN)
 
 
-def of_value(value: Value, type_: str, guess: Any) -> Cell:
+def of_value(value: Value, type_: str, guess: Any) -> AnswerCell:
     """The cell of `value`. `guess`: DuckDB's value, computed from the shown figures; it is shown if `value` has
     alternatives.
     """
     atom = value.single
     if atom is Special.UNKNOWN:
-        return Cell(guess, None, exact=False, undecided=not is_numeric(type_))
+        return AnswerCell(guess, None, exact=False, undecided=not is_numeric(type_))
     if atom is None:
-        return Cell(guess, _reach(value, guess), exact=False, undecided=True)
+        return AnswerCell(guess, _reach(value, guess), exact=False, undecided=True)
     if isinstance(atom, fmpq | arb):
         cell = _number(atom, type_)
-        return Cell(cell.value, None, exact=False) if value.guessed else _torn(cell, value)
+        return AnswerCell(cell.value, None, exact=False) if value.guessed else _torn(cell, value)
     if value.guessed:
-        return Cell(_python(atom), None, exact=None)
-    return Cell(_python(atom), 0.0, exact=True)
+        return AnswerCell(_python(atom), None, exact=None)
+    return AnswerCell(_python(atom), 0.0, exact=True)
 
 
-def _torn(cell: Cell, value: Value) -> Cell:
-    return Cell(cell.value, cell.bound, cell.exact, undecided=value.torn)
+def _torn(cell: AnswerCell, value: Value) -> AnswerCell:
+    return AnswerCell(cell.value, cell.bound, cell.exact, undecided=value.torn)
 
 
 def _python(atom: Any) -> Any:
@@ -78,18 +78,18 @@ def _python(atom: Any) -> Any:
     return atom.text if isinstance(atom, Text) else _SPECIALS.get(atom, atom) if isinstance(atom, Special) else atom
 
 
-def _number(value: Number, type_: str) -> Cell:
+def _number(value: Number, type_: str) -> AnswerCell:
     low, high = ends(value)
     if type_ in FLOATS:
         least, most = held(low, type_), held(high, type_)
         if least == most:  # every value within the bounds becomes this value of the type
             is_rational = isinstance(value, fmpq) or not math.isfinite(least) or type_ != "DOUBLE"
-            return Cell(least, 0.0 if is_rational else half_unit(least), exact=is_rational)
+            return AnswerCell(least, 0.0 if is_rational else half_unit(least), exact=is_rational)
     middle = held((low + high) / 2, type_)
     if isinstance(middle, float) and not math.isfinite(middle):
-        return Cell(middle, None, exact=False)
+        return AnswerCell(middle, None, exact=False)
     distance = _distance(low, high, middle)
-    return Cell(middle, distance, exact=not distance)
+    return AnswerCell(middle, distance, exact=not distance)
 
 
 def held(value: fmpq, type_: str) -> Any:

@@ -14,7 +14,7 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, nearest, rational
 from cleave.finish.functions import number
 from cleave.finish.numbers import ZERO, Special, ends
-from cleave.finish.values import Atom, Result, Text, Value, atom_of, strict
+from cleave.finish.values import Atom, Computed, Text, Value, atom_of, strict
 from cleave.table.types import FLOATS
 
 PLACES = {Special.DOWN: 0, Special.UP: 2, Special.NAN: 3}  # DuckDB sorts NaN above Infinity
@@ -33,14 +33,14 @@ OPERATORS: dict[str, Callable[[int], bool]] = {
 
 def comparison(
     operator: str, *, floats: bool, exact_sides: tuple[bool, bool] = (False, False)
-) -> Callable[..., Result]:
+) -> Callable[..., Computed]:
     """`floats`: DuckDB compares as DOUBLE. `exact_sides`: which operands are not DOUBLE by themselves, such as a
     literal 0.1.
     """
     holds = OPERATORS[operator]
 
     @strict
-    def compared(one: Atom, other: Atom) -> Result:
+    def compared(one: Atom, other: Atom) -> Computed:
         orders = order_of(one, other, floats=floats, exact_sides=exact_sides)
         if orders is None:
             return Special.UNKNOWN
@@ -107,17 +107,17 @@ def _exactly(one: tuple[fmpq, fmpq], other: tuple[fmpq, fmpq]) -> Order:
     return frozenset(orders)
 
 
-def both(one: Atom, other: Atom) -> Result:
+def both(one: Atom, other: Atom) -> Computed:
     """SQL's three-valued AND."""
     return _logic(one, other, decisive=False)
 
 
-def any_of(one: Atom, other: Atom) -> Result:
+def any_of(one: Atom, other: Atom) -> Computed:
     """SQL's three-valued OR."""
     return _logic(one, other, decisive=True)
 
 
-def _logic(one: Atom, other: Atom, *, decisive: bool) -> Result:
+def _logic(one: Atom, other: Atom, *, decisive: bool) -> Computed:
     if Special.FAILED in (one, other):
         return Special.FAILED
     if decisive in (one, other):
@@ -129,15 +129,15 @@ def _logic(one: Atom, other: Atom, *, decisive: bool) -> Result:
 
 
 @strict
-def negation(one: Atom) -> Result:
+def negation(one: Atom) -> Computed:
     return not one if isinstance(one, bool) else Special.UNKNOWN
 
 
-def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Callable[..., Result]:
+def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Callable[..., Computed]:
     """SQL's IS NOT DISTINCT FROM."""
     equal = comparison("=", floats=floats, exact_sides=exact_sides)
 
-    def compared(one: Atom, other: Atom) -> Result:
+    def compared(one: Atom, other: Atom) -> Computed:
         missing = (one is Special.NULL) + (other is Special.NULL)
         if Special.FAILED in (one, other):
             return Special.FAILED
@@ -148,16 +148,16 @@ def same(*, floats: bool, exact_sides: tuple[bool, bool] = (False, False)) -> Ca
     return compared
 
 
-def is_null(one: Atom) -> Result:
+def is_null(one: Atom) -> Computed:
     if one is Special.UNKNOWN:
         return True, False
     return one if one is Special.FAILED else one is Special.NULL
 
 
-def extreme(*, greatest: bool, floats: bool) -> Callable[..., Result]:
+def extreme(*, greatest: bool, floats: bool) -> Callable[..., Computed]:
     """GREATEST or LEAST of two values. NULL is ignored; NaN is the largest."""
 
-    def chosen(one: Atom, other: Atom) -> Result:
+    def chosen(one: Atom, other: Atom) -> Computed:
         if Special.FAILED in (one, other):
             return Special.FAILED
         if one is Special.NULL:
@@ -181,7 +181,7 @@ _FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class GroupRanks:
     """Ranks of each group: of the shown value, and the lowest and highest possible one."""
 
     shown: Sequence[int]
@@ -189,11 +189,13 @@ class Term:
     high: Sequence[int]
 
 
-def settled(ranks: Sequence[int]) -> Term:
-    return Term(ranks, ranks, ranks)
+def settled(ranks: Sequence[int]) -> GroupRanks:
+    return GroupRanks(ranks, ranks, ranks)
 
 
-def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descending: bool, nulls_first: bool) -> Term:
+def term(
+    values: Sequence[Value], shown: Sequence[Any], type_: str, *, descending: bool, nulls_first: bool
+) -> GroupRanks:
     """Ranks of values with alternatives. `shown`: the values in the answer, None for NULL."""
     keys = [[key for atom in value.atoms for key in _keys(atom, type_)] for value in values]
     mine = [_key(atom_of(value)) for value in shown]
@@ -201,15 +203,15 @@ def term(values: Sequence[Value], shown: Sequence[Any], type_: str, *, descendin
     ranks: dict[Any, int] = {key: -rank if descending else rank for rank, key in enumerate(ordered)}
     ranks[None] = -_FAR if nulls_first else _FAR
     low, high = [], []
-    for value, each in zip(values, keys, strict=True):
+    for value, row_keys in zip(values, keys, strict=True):
         if Special.UNKNOWN in value.atoms or Special.FAILED in value.atoms:
             low.append(-2 * _FAR)
             high.append(2 * _FAR)
         else:
-            places = [ranks[key] for key in each]
+            places = [ranks[key] for key in row_keys]
             low.append(min(places))
             high.append(max(places))
-    return Term([ranks[key] for key in mine], low, high)
+    return GroupRanks([ranks[key] for key in mine], low, high)
 
 
 def _keys(atom: Atom, type_: str) -> list[Any]:
@@ -238,7 +240,7 @@ def _key(atom: Any) -> Any:
 
 def choose(
     candidates: Sequence[int],
-    terms: Sequence[Term],
+    terms: Sequence[GroupRanks],
     ties: Sequence[int],
     limit: int | None,
     offset: int,
@@ -267,7 +269,7 @@ def choose(
     return chosen, frozenset(unsure)
 
 
-def unplaced(chosen: Sequence[int], terms: Sequence[Term]) -> frozenset[int]:
+def unplaced(chosen: Sequence[int], terms: Sequence[GroupRanks]) -> frozenset[int]:
     """Those of the rows `chosen`, given in order, that might belong before or after another of them.
 
     Rows with certainly equal terms are not marked: ORDER BY does not define their order.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from cleave.aggregates.base import Answers, ExactColumn, Figure, null
-from cleave.finish.cells import HIDDEN, Cell
+from cleave.finish.cells import HIDDEN, AnswerCell
 from cleave.sql.plan import Final, QueryPlan
 from cleave.sql.rejoin import Groups, Texts
 
@@ -46,7 +46,7 @@ class Concealed:
         """`answers` with NULL for hidden figures."""
         return _Concealed(answers, self) if self._rows else answers
 
-    def cells(self, number: int, rows: Sequence[int], cells: list[Cell]) -> list[Cell]:
+    def cells(self, number: int, rows: Sequence[int], cells: list[AnswerCell]) -> list[AnswerCell]:
         """The cells of output `number` in `rows`. Those that read a hidden figure are marked."""
         hidden = frozenset().union(*map(self.rows, _read(self._plan.finals[number]))) if self._rows else frozenset()
         return [HIDDEN if row in hidden else cell for row, cell in zip(rows, cells, strict=True)] if hidden else cells

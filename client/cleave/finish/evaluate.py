@@ -15,13 +15,13 @@ from flint import arb
 
 from cleave.aggregates.base import Answers
 from cleave.finish import compare, functions
-from cleave.finish.cells import HIDDEN, NEVER_MINUS_ZERO, Cell, certified, certified_plain, needs_guess, of_value
+from cleave.finish.cells import HIDDEN, NEVER_MINUS_ZERO, AnswerCell, certified, certified_plain, needs_guess, of_value
 from cleave.finish.functions import cast, in_range
 from cleave.finish.groups import GroupTable, uncomputed
 from cleave.finish.numbers import Special
 from cleave.finish.shape import Shapes, name_of
-from cleave.finish.values import NULL, UNKNOWN, Atom, Result, Value, atom_of, combine, either, gather, value_of
-from cleave.sql.nodes import Case, Cast, Column, Constant, Node, write, write_ordered
+from cleave.finish.values import NULL, UNKNOWN, Atom, Computed, Value, atom_of, combine, either, gather, value_of
+from cleave.sql.nodes import Case, Cast, ColumnRef, Constant, Node, write, write_ordered
 from cleave.sql.plan import PlainAggregate, QueryPlan
 from cleave.sql.read import expressions_of, orderings_of
 from cleave.table.types import FLOATS, is_integer, is_shown_as_it_is
@@ -29,7 +29,7 @@ from cleave.table.types import FLOATS, is_integer, is_shown_as_it_is
 _MOST_DIGITS = 400  # limit on the digits argument of ROUND
 
 
-class Evaluator:
+class _Interpreter:
     """`certified`: by column, the certified value of each group; DuckDB's values are used for all other columns.
     `exact`: by column, whether DuckDB has exactly that value.
     """
@@ -58,7 +58,7 @@ class Evaluator:
         return [values[row] for row in rows]
 
     def _fresh(self, node: Node, rows: Sequence[int]) -> list[Value]:
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             return self._column(node, rows)
         if self._shapes.is_plain_decision(node):
             return self._of_duckdb(node, rows)
@@ -77,7 +77,7 @@ class Evaluator:
 
     # what DuckDB answers
 
-    def _column(self, node: Column, rows: Sequence[int]) -> list[Value]:
+    def _column(self, node: ColumnRef, rows: Sequence[int]) -> list[Value]:
         certified = self._certified.get(node.name)
         return [certified[row] for row in rows] if certified is not None else self._of_duckdb(node, rows)
 
@@ -161,7 +161,7 @@ class Evaluator:
             possible[row].append(NULL)
         return [either(*possible[row]) for row in rows]
 
-    def _function(self, node: Node, name: str, arguments: Sequence[Node]) -> Callable[..., Result]:
+    def _function(self, node: Node, name: str, arguments: Sequence[Node]) -> Callable[..., Computed]:
         types = [self._shapes.type(argument) for argument in arguments]
         floats = any(type_ in FLOATS for type_ in types)
         checked = in_range(self._shapes.type(node))
@@ -227,14 +227,14 @@ def _may_be(condition: Value, *, holds: bool) -> bool:
     return True in condition.atoms if holds else False in condition.atoms or Special.NULL in condition.atoms
 
 
-def _atoms(result: Result) -> tuple[Atom, ...]:
+def _atoms(result: Computed) -> tuple[Atom, ...]:
     if isinstance(result, Value):
         return result.atoms
     return result if isinstance(result, tuple) else (result,)
 
 
-def _then(first: Callable[..., Result], second: Callable[..., Result]) -> Callable[..., Result]:
-    def composed(*atoms: Atom) -> Result:
+def _then(first: Callable[..., Computed], second: Callable[..., Computed]) -> Callable[..., Computed]:
+    def composed(*atoms: Atom) -> Computed:
         result = first(*atoms)
         torn = isinstance(result, Value) and result.torn
         return gather((each for atom in _atoms(result) for each in _atoms(second(atom))), torn=torn)
@@ -242,11 +242,11 @@ def _then(first: Callable[..., Result], second: Callable[..., Result]) -> Callab
     return composed
 
 
-def _all(function: Callable[..., Result], results: Sequence[Result]) -> Result:
+def _all(function: Callable[..., Computed], results: Sequence[Computed]) -> Computed:
     return reduce(lambda one, other: combine(function, gather(_atoms(one)), gather(_atoms(other))), results)
 
 
-def _nullif(one: Atom, equal: Result) -> Result:
+def _nullif(one: Atom, equal: Computed) -> Computed:
     atoms: list[Atom] = []
     for atom in _atoms(equal):
         if atom is Special.FAILED:
@@ -260,11 +260,11 @@ def _nullif(one: Atom, equal: Result) -> Result:
     return tuple(atoms)
 
 
-def _failed_to_null(atom: Atom) -> Result:
+def _failed_to_null(atom: Atom) -> Computed:
     return Special.NULL if atom is Special.FAILED else atom
 
 
-_OTHERS: dict[str, Callable[..., Result]] = {
+_OTHERS: dict[str, Callable[..., Computed]] = {
     "not": compare.negation,
     "is_null": compare.is_null,
     "is_not_null": _then(compare.is_null, compare.negation),
@@ -297,7 +297,7 @@ class Expressions:
         self._shapes = Shapes(expressions, table.types, nonnegative)
         self._hidden = self._withheld()
         certified, self._exact = self._columns()
-        self._evaluator = Evaluator(table, certified, self._exact, self._shapes)
+        self._evaluator = _Interpreter(table, certified, self._exact, self._shapes)
 
     def _withheld(self) -> dict[str, set[int]]:
         """By column, the groups whose figure is unknown because a total is withheld."""
@@ -337,7 +337,7 @@ class Expressions:
         inside = [row for row, value in values.items() if not {True, Special.UNKNOWN}.isdisjoint(value.atoms)]
         return inside, frozenset(row for row in inside if values[row].single is not True)
 
-    def term(self, number: int, rows: Sequence[int]) -> compare.Term:
+    def term(self, number: int, rows: Sequence[int]) -> compare.GroupRanks:
         """ORDER BY term `number`. Only its values in `rows` are computed."""
         ordered = self._ordered[number]
         node = ordered.expression
@@ -361,11 +361,11 @@ class Expressions:
     def _are_exact(self, columns: set[str]) -> bool:
         return all(all(self._exact.get(name, ())) for name in columns)
 
-    def cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
+    def cells(self, number: int, rows: Sequence[int]) -> list[AnswerCell]:
         """The cells of output `number` in `rows`."""
         return self._cells(self._finals[number], rows)
 
-    def _cells(self, node: Node, rows: Sequence[int]) -> list[Cell]:
+    def _cells(self, node: Node, rows: Sequence[int]) -> list[AnswerCell]:
         values = self._evaluator.values(node, rows)
         if any(value.single is Special.FAILED for value in values):
             raise uncomputed("a division by zero, an overflow or a cast")

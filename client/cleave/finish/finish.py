@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from cleave.aggregates.balls import precision
-from cleave.aggregates.base import Answers, ExactColumn, Figure, Rows
+from cleave.aggregates.base import Answers, ExactColumn, Figure, FigureRows
 from cleave.finish import compare
-from cleave.finish.cells import PRECISE, Cell, of_figure, published
+from cleave.finish.cells import PRECISE, AnswerCell, of_figure, published
 from cleave.finish.concealed import Concealed
 from cleave.finish.groups import GroupTable, uncomputed
 from cleave.finish.result import ResultTable
@@ -50,7 +50,7 @@ def finish(
     ServiceError for plain figures with wrong types.
     """
     with private() as connection, precision():
-        columns = Rows(answers) if isinstance(answers, Sequence) else answers
+        columns = FigureRows(answers) if isinstance(answers, Sequence) else answers
         concealed = Concealed(plan, hidden)
         groups, columns = concealed.groups(groups), concealed.answers(columns)
         check_sums(plan, columns)
@@ -106,7 +106,7 @@ class _Finisher:
             warnings=[*self._warnings(cells, doubts), *self._without_bound(chosen)],
         )
 
-    def _warnings(self, cells: Sequence[Sequence[Cell]], doubts: Sequence[tuple[str, ...]]) -> list[str]:
+    def _warnings(self, cells: Sequence[Sequence[AnswerCell]], doubts: Sequence[tuple[str, ...]]) -> list[str]:
         said = []
         for clause, what in (
             ("HAVING", "whether {} of the rows shown belong there"),
@@ -127,11 +127,11 @@ class _Finisher:
         said = []
         for number, (output, final) in enumerate(zip(self._plan.outputs, self._plan.finals, strict=True)):
             places, count = set[int](), 0
-            for each in final.encrypted:
-                if self._answers.exact(each) is None:
-                    figures = self._answers.column(each)
+            for column in final.encrypted:
+                if self._answers.exact(column) is None:
+                    figures = self._answers.column(column)
                     if here := sum(_is_too_wide(figures[row]) for row in rows):
-                        places.update(self._plan.encrypted[each].arguments)
+                        places.update(self._plan.encrypted[column].arguments)
                         count = max(count, here)
             if count:
                 named = " and ".join(shown(expression_of(self._plan.arguments[place].sql)) for place in sorted(places))
@@ -142,20 +142,20 @@ class _Finisher:
                 )
         return said
 
-    def _term(self, number: int, rows: Sequence[int]) -> compare.Term:
+    def _term(self, number: int, rows: Sequence[int]) -> compare.GroupRanks:
         term = self._plan.order_by[number]
         if _FIGURE.search(term) is None:
             return compare.settled(self._table.ranks([term]))
         return self._expressions.term(number, rows)
 
-    def _cells(self, number: int, rows: Sequence[int]) -> list[Cell]:
+    def _cells(self, number: int, rows: Sequence[int]) -> list[AnswerCell]:
         """The cells of one output in the chosen rows."""
         final = self._plan.finals[number]
         if final.is_bare:
             return bare_cells(self._answers, final.encrypted[0], final.type, rows)
         return self._expressions.cells(number, rows)
 
-    def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[Cell]]:
+    def _plain_cells(self, numbers: Sequence[int], rows: Sequence[int]) -> dict[int, list[AnswerCell]]:
         """By number, the outputs without encrypted figures, as DuckDB computes them."""
         if not numbers or not rows:
             return {number: [] for number in numbers}
@@ -163,7 +163,7 @@ class _Finisher:
         columns = self._table.columns([(each.sql, each.type) for each in finals], rows)
         return {number: self._as_it_is(number, values) for number, values in zip(numbers, columns, strict=True)}
 
-    def _as_it_is(self, number: int, values: Sequence[Any]) -> list[Cell]:
+    def _as_it_is(self, number: int, values: Sequence[Any]) -> list[AnswerCell]:
         final = self._plan.finals[number]
         same = self._plan.outputs[number].source != "key" and not any(
             [
@@ -172,7 +172,7 @@ class _Finisher:
                 *(not self._plan.local[i].exact for i in final.local),
             ]
         )
-        return [Cell(value, 0.0 if same else None, exact=True if same else None) for value in values]
+        return [AnswerCell(value, 0.0 if same else None, exact=True if same else None) for value in values]
 
 
 def _is_too_wide(figure: Figure) -> bool:
@@ -186,12 +186,12 @@ def evaluated_in(plan: QueryPlan) -> frozenset[int]:
     return frozenset(read | {i for i in range(len(plan.encrypted)) if re.search(rf"\be{i}\b", clauses)})
 
 
-def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> list[Cell]:
+def bare_cells(answers: Answers, number: int, type_: str, rows: Sequence[int]) -> list[AnswerCell]:
     """The figures of one aggregate as cells, in `rows`."""
     exact = answers.exact(number)
     values = None if exact is None else _of_type(exact, type_)
     if values is not None:
-        return [Cell(values[row], 0.0, exact=True) for row in rows]
+        return [AnswerCell(values[row], 0.0, exact=True) for row in rows]
     figures = answers.column(number)
     return [of_figure(figures[row], type_) for row in rows]
 
@@ -210,16 +210,16 @@ def _of_type(exact: ExactColumn, type_: str) -> Sequence[int | float | Decimal |
 
 def check_sums(plan: QueryPlan, answers: Answers) -> None:
     """Raise SumOverflows if an encrypted sum exceeds HUGEINT or the digits of its DECIMAL."""
-    for number, each in enumerate(plan.encrypted):
-        if each.type != "HUGEINT" and digits_of(each.type) is None:
+    for number, column_sum in enumerate(plan.encrypted):
+        if column_sum.type != "HUGEINT" and digits_of(column_sum.type) is None:
             continue
-        unit = 10 ** (decimals_of(each.type) or 0)
-        lower, upper = (Fraction(end, unit) for end in range_of(each.type))
+        unit = 10 ** (decimals_of(column_sum.type) or 0)
+        lower, upper = (Fraction(end, unit) for end in range_of(column_sum.type))
         least, most = _ends(answers, number)
         if least < lower or most > upper:
-            summed = " * ".join(shown(expression_of(plan.arguments[place].sql)) for place in each.arguments)
+            summed = " * ".join(shown(expression_of(plan.arguments[place].sql)) for place in column_sum.arguments)
             raise SumOverflows(
-                f"a sum of {summed} does not fit {each.type}, the type that DuckDB gives it: it overflows",
+                f"a sum of {summed} does not fit {column_sum.type}, the type that DuckDB gives it: it overflows",
                 hint="SUM(CAST(x AS DOUBLE)) holds larger ones, with fewer digits",
             )
 

@@ -10,7 +10,7 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, nearest, rational
 from cleave.finish import numbers
 from cleave.finish.numbers import ONE, ZERO, Special, ball, ends
-from cleave.finish.values import Atom, Result, Value, strict
+from cleave.finish.values import Atom, Computed, Value, strict
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_numeric, range_of
 
 _INFINITE = (Special.UP, Special.DOWN)
@@ -23,11 +23,11 @@ def number(atom: Atom) -> Atom:
 
 
 def _real(
-    function: Callable[[Number], Result], up: Atom = Special.UNKNOWN, down: Atom = Special.UNKNOWN
-) -> Callable[..., Result]:
+    function: Callable[[Number], Computed], up: Atom = Special.UNKNOWN, down: Atom = Special.UNKNOWN
+) -> Callable[..., Computed]:
     """Lift a function of one number: `up` and `down` are its values at the infinities; NaN gives NaN."""
 
-    def lifted(atom: Atom) -> Result:
+    def lifted(atom: Atom) -> Computed:
         value = number(atom)
         if isinstance(value, fmpq | arb):
             return function(value)
@@ -53,7 +53,7 @@ def _infinity(sign: int) -> Special:
 
 
 @strict
-def add(one: Atom, other: Atom) -> Result:
+def add(one: Atom, other: Atom) -> Computed:
     a, b = number(one), number(other)
     if isinstance(a, fmpq | arb) and isinstance(b, fmpq | arb):
         return a + b
@@ -66,7 +66,7 @@ def add(one: Atom, other: Atom) -> Result:
 
 
 @strict
-def negate(one: Atom) -> Result:
+def negate(one: Atom) -> Computed:
     a = number(one)
     if isinstance(a, fmpq | arb):
         return -a
@@ -74,12 +74,12 @@ def negate(one: Atom) -> Result:
 
 
 @strict
-def subtract(one: Atom, other: Atom) -> Result:
+def subtract(one: Atom, other: Atom) -> Computed:
     return add(one, negate(other))
 
 
 @strict
-def multiply(one: Atom, other: Atom) -> Result:
+def multiply(one: Atom, other: Atom) -> Computed:
     a, b = number(one), number(other)
     if isinstance(a, fmpq | arb) and isinstance(b, fmpq | arb):
         return a * b
@@ -92,13 +92,13 @@ def multiply(one: Atom, other: Atom) -> Result:
     return _infinity(sign) if sign else Special.NAN
 
 
-def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Result]:
+def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Computed]:
     """Division of DOUBLEs. `plus_zero`: a zero divisor is certainly not -0.0. `whole`: the operator //, which fails for
     0.
     """
 
     @strict
-    def divided(one: Atom, other: Atom) -> Result:
+    def divided(one: Atom, other: Atom) -> Computed:
         a, b = number(one), number(other)
         if Special.NAN in (a, b):
             return Special.NAN
@@ -124,7 +124,7 @@ def divide(plus_zero: bool, *, whole: bool = False) -> Callable[..., Result]:
 
 
 @strict
-def divide_whole(one: Atom, other: Atom) -> Result:
+def divide_whole(one: Atom, other: Atom) -> Computed:
     """The operator
 
     of integers.
@@ -138,9 +138,9 @@ def divide_whole(one: Atom, other: Atom) -> Result:
     return numbers.stepped(a / b, numbers.inwards)
 
 
-def modulo(floats: bool) -> Callable[..., Result]:
+def modulo(floats: bool) -> Callable[..., Computed]:
     @strict
-    def remainder(one: Atom, other: Atom) -> Result:
+    def remainder(one: Atom, other: Atom) -> Computed:
         a, b = number(one), number(other)
         if Special.NAN in (a, b) or a in _INFINITE:
             return Special.NAN
@@ -160,7 +160,7 @@ def modulo(floats: bool) -> Callable[..., Result]:
 
 
 @strict
-def power(one: Atom, other: Atom) -> Result:
+def power(one: Atom, other: Atom) -> Computed:
     a, b = number(one), number(other)
     if isinstance(b, fmpq) and b == 0:
         return ONE
@@ -170,12 +170,12 @@ def power(one: Atom, other: Atom) -> Result:
 
 
 @strict
-def logarithm_to(base: Atom, one: Atom) -> Result:
+def logarithm_to(base: Atom, one: Atom) -> Computed:
     """log(base, x), computed as ln x / ln base."""
     return combined(divide(plus_zero=True), _real(numbers.logarithm)(base), _real(numbers.logarithm)(one))
 
 
-def combined(function: Callable[..., Result], below: Result, above: Result) -> Result:
+def combined(function: Callable[..., Computed], below: Computed, above: Computed) -> Computed:
     results: list[Atom] = []
     for low in below if isinstance(below, tuple) else (below,):
         for high in above if isinstance(above, tuple) else (above,):
@@ -185,18 +185,18 @@ def combined(function: Callable[..., Result], below: Result, above: Result) -> R
 
 
 @strict
-def angle(one: Atom, other: Atom) -> Result:
+def angle(one: Atom, other: Atom) -> Computed:
     a, b = number(one), number(other)
     if isinstance(a, fmpq | arb) and isinstance(b, fmpq | arb) and _sign_of(b):
         return arb.atan2(ball(a), ball(b))
     return Special.UNKNOWN
 
 
-def is_special(*specials: Special, negated: bool = False) -> Callable[..., Result]:
+def is_special(*specials: Special, negated: bool = False) -> Callable[..., Computed]:
     """A function that tests for these special values of a DOUBLE."""
 
     @strict
-    def matches(atom: Atom) -> Result:
+    def matches(atom: Atom) -> Computed:
         if not isinstance(atom, fmpq | arb):
             return (atom in specials) != negated
         held = {math.isinf(nearest(end)) and Special.UP in specials for end in ends(atom)}
@@ -205,33 +205,33 @@ def is_special(*specials: Special, negated: bool = False) -> Callable[..., Resul
     return matches
 
 
-def _sign(value: Number) -> Result:
+def _sign(value: Number) -> Computed:
     low, high = (numbers.sign(end) for end in ends(value))
     return tuple(fmpq(each) for each in range(low, high + 1))
 
 
 @strict
-def sign(one: Atom) -> Result:
+def sign(one: Atom) -> Computed:
     value = number(one)
     if isinstance(value, fmpq | arb):
         return _sign(value)
     return {Special.UP: ONE, Special.DOWN: -ONE, Special.NAN: ZERO}.get(value, Special.UNKNOWN)  # type: ignore[arg-type]
 
 
-def rounding(step: Callable[[fmpq], int], digits: int = 0, *, floats: bool) -> Callable[..., Result]:
+def rounding(step: Callable[[fmpq], int], digits: int = 0, *, floats: bool) -> Callable[..., Computed]:
     """ROUND and similar functions, to `digits` decimals. `floats`: the argument is a DOUBLE."""
     unit = fmpq(10) ** -digits
 
-    def stepped(value: Number) -> Result:
+    def stepped(value: Number) -> Computed:
         return numbers.stepped(numbers.as_double(value) if floats else value, step, unit)
 
     return _real(stepped, Special.UP, Special.DOWN)
 
 
-def _inverse(function: Callable[[arb], arb], low: int, high: int) -> Callable[[Number], Result]:
+def _inverse(function: Callable[[arb], arb], low: int, high: int) -> Callable[[Number], Computed]:
     """Lift a monotonic function defined from `low` to `high`; NaN elsewhere."""
 
-    def limited(value: Number) -> Result:
+    def limited(value: Number) -> Computed:
         least, most = ends(value)
         if most < low or least > high:
             return Special.NAN
@@ -242,7 +242,7 @@ def _inverse(function: Callable[[arb], arb], low: int, high: int) -> Callable[[N
     return limited
 
 
-def _smooth(function: Callable[[arb], arb]) -> Callable[[Number], Result]:
+def _smooth(function: Callable[[arb], arb]) -> Callable[[Number], Computed]:
     return lambda value: function(ball(value))
 
 
@@ -252,7 +252,7 @@ def _absolute(value: Number) -> Number:
     return numbers.not_negative(abs(value))
 
 
-UNARY: dict[str, Callable[..., Result]] = {
+UNARY: dict[str, Callable[..., Computed]] = {
     "abs": _real(_absolute, Special.UP, Special.UP),
     "sqrt": _real(numbers.root, Special.UP, Special.NAN),
     "cbrt": _real(numbers.cube_root, Special.UP, Special.DOWN),
@@ -298,11 +298,11 @@ def span(type_: str) -> tuple[fmpq, fmpq] | None:
     return fmpq(least, 10**decimals), fmpq(largest, 10**decimals)
 
 
-def in_range(type_: str) -> Callable[[Atom], Result]:
+def in_range(type_: str) -> Callable[[Atom], Computed]:
     """A function that checks the result of exact arithmetic: it fails outside the type's range."""
     limits = span(type_)
 
-    def checked(atom: Atom) -> Result:
+    def checked(atom: Atom) -> Computed:
         if limits is None or not isinstance(atom, fmpq | arb):
             return atom
         low, high = ends(atom)
@@ -313,7 +313,7 @@ def in_range(type_: str) -> Callable[[Atom], Result]:
     return checked
 
 
-def cast(source: str, target: str) -> Callable[..., Result] | None:
+def cast(source: str, target: str) -> Callable[..., Computed] | None:
     """A function that casts; None for unsupported types: text, dates and others."""
     if not (is_numeric(source) or source == "BOOLEAN"):
         return None
@@ -331,7 +331,7 @@ def cast(source: str, target: str) -> Callable[..., Result] | None:
     checked = in_range(target)
 
     @strict
-    def rounded(atom: Atom) -> Result:
+    def rounded(atom: Atom) -> Computed:
         value = number(atom)
         if not isinstance(value, fmpq | arb):
             return Special.FAILED if isinstance(value, Special) else Special.UNKNOWN
@@ -346,7 +346,7 @@ def cast(source: str, target: str) -> Callable[..., Result] | None:
 
 
 @strict
-def _truth(atom: Atom) -> Result:
+def _truth(atom: Atom) -> Computed:
     if isinstance(atom, bool):
         return atom
     if not isinstance(atom, fmpq | arb):
@@ -358,7 +358,7 @@ def _truth(atom: Atom) -> Result:
 
 
 @strict
-def _single(atom: Atom) -> Result:
+def _single(atom: Atom) -> Computed:
     value = number(atom)
     return single(value) if isinstance(value, fmpq | arb) else value
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from cleave.sql.plan import Output, Source
+from cleave.sql.plan import FigureSource, Output
 from cleave.table.duck import connect_reading, create_of_texts
 from cleave.table.reading import unique_names
 from cleave.text import figures
@@ -77,7 +77,7 @@ class ResultTable:
     def is_hidden(self, row: int, column: int) -> bool:
         return bool(self.hidden) and self.hidden[row][column]
 
-    def source(self, column: int) -> Source:
+    def source(self, column: int) -> FigureSource:
         """Where a column's figures come from; "hidden" if all are hidden."""
         rows = len(self.rows)
         all_hidden = rows and all(self.is_hidden(row, column) for row in range(rows))
@@ -87,7 +87,7 @@ class ResultTable:
         return self.doubts[row] if self.doubts else ()
 
 
-Form = Literal["text", "parquet", "arrow"]
+_Form = Literal["text", "parquet", "arrow"]
 
 # Arrow and Parquet return these as bytes or lose a part. Their text is complete.
 _AS_TEXT = re.compile(r"\b(?:BIGNUM|BIT|GEOMETRY|TIME WITH TIME ZONE|TIME_NS|UNION|VARIANT)\b")
@@ -159,7 +159,7 @@ def _hidden(result: ResultTable, row: int) -> str:
 
 
 @contextmanager
-def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
+def loaded(held: Records, form: _Form) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB for the block, with the table "answer" in types that `form` can store unchanged.
 
     "text": every value is text, with all digits. In other forms a column that cannot be stored is text too.
@@ -173,7 +173,7 @@ def loaded(held: Records, form: Form) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def copied(held: Records, options: str, form: Form) -> bytes:
+def copied(held: Records, options: str, form: _Form) -> bytes:
     """The bytes that DuckDB's COPY writes with `options`. For CSV use the form "text", so that decimals keep their
     digits.
     """
@@ -191,7 +191,7 @@ def csv_of(result: ResultTable) -> bytes:
     return copied(records(result), "FORMAT csv, HEADER true", "text")
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: Form) -> str:
+def _stored(connection: duckdb.DuckDBPyConnection, type_: str, values: list[str | None], form: _Form) -> str:
     """The column type for `values` (DuckDB's text of `type_`) in `form`."""
     if form == "text" or _AS_TEXT.search(type_):
         return "VARCHAR"

@@ -10,7 +10,7 @@ from flint import fmpq
 from cleave.aggregates.balls import rational
 from cleave.finish.compare import OPERATORS
 from cleave.finish.functions import ROUNDINGS, UNARY, cast
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
+from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Constant, Node, Operator, write
 from cleave.table.types import FLOATS, is_numeric
 
 # DuckDB's function -> (its name in this room, possible numbers of arguments)
@@ -60,7 +60,7 @@ _SAME_CLASS = ("if", "coalesce", "greatest", "least", "nullif")
 def name_of(node: Node) -> str:
     """The operation of a node; "" if it is not supported."""
     match node:
-        case Operation(name):
+        case Operator(name):
             return _OPERATIONS.get(name, "")
         case Cast():
             return "cast"
@@ -103,7 +103,7 @@ class Shapes:
         return self._types[write(node)]
 
     def columns(self, node: Node) -> set[str]:
-        return {column.name for column in node.find(Column)}
+        return {column.name for column in node.find(ColumnRef)}
 
     def is_known(self, node: Node) -> bool:
         """True if the node can be evaluated from its parts."""
@@ -171,7 +171,7 @@ class Shapes:
         """True if no DOUBLE is computed inside, so that DuckDB loses nothing. (Casting a DOUBLE to text loses
         nothing.)
         """
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             return True
         if self.type(node) in FLOATS:
             return False
@@ -185,7 +185,7 @@ class Shapes:
         """True if the node is never -0.0, which would change the sign of an infinity."""
         if self.type(node) not in FLOATS or isinstance(node, Constant):
             return True
-        if isinstance(node, Column):
+        if isinstance(node, ColumnRef):
             return node.name in self._nonnegative
         name, arguments = name_of(node), node.operands
         if name == "abs":

@@ -67,7 +67,7 @@ class Value:
 
 NULL = Value((Special.NULL,))
 UNKNOWN = Value((Special.UNKNOWN,))
-Result = Atom | tuple[Atom, ...] | Value
+Computed = Atom | tuple[Atom, ...] | Value
 
 
 def value_of(atom: Atom) -> Value:
@@ -107,7 +107,7 @@ def either(*values: Value) -> Value:
     )
 
 
-def combine(function: Callable[..., Result], *values: Value) -> Value:
+def combine(function: Callable[..., Computed], *values: Value) -> Value:
     """Apply `function` to every combination of alternatives. It takes atoms and returns one atom or several."""
     results: list[Atom] = []
     torn = False
@@ -123,10 +123,10 @@ def combine(function: Callable[..., Result], *values: Value) -> Value:
     )
 
 
-def strict(function: Callable[..., Result]) -> Callable[..., Result]:
+def strict(function: Callable[..., Computed]) -> Callable[..., Computed]:
     """Make `function` return an error, NULL or unknown (in this order of precedence) if an argument is one."""
 
-    def lifted(*atoms: Atom) -> Result:
+    def lifted(*atoms: Atom) -> Computed:
         for special in (Special.FAILED, Special.NULL, Special.UNKNOWN):
             if special in atoms:
                 return special

@@ -24,7 +24,7 @@ from cleave.sql.read import Statement, read_statement
 from cleave.sql.refusals import refused
 from cleave.table.duck import closed_in, identifier, parts_of, tree_of
 from cleave.table.schema import Column
-from cleave.table.trees import mapped
+from cleave.table.trees import MutableTree, mapped
 from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
 from cleave.text.nearest import did_you_mean
 from cleave_shared.duckdb_errors import planned
@@ -56,7 +56,6 @@ _COLUMNS: Final = (
     "WHERE lower(table_name) = lower(?) ORDER BY ordinal_position"
 )
 _EMPTY: Final = {"type": "EMPTY"}
-Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Listed:
     key: Sequence[str] = ()
 
 
-Tables = Callable[[], Mapping[str, Listed]]
+ListedTables = Callable[[], Mapping[str, Listed]]
 """The tables that the user may query, read if a statement needs them."""
 
 
@@ -131,7 +130,13 @@ def is_apart(statement: Statement) -> bool:
 
 
 def answer(
-    statement: Statement, tables: Tables, settings: Mapping[str, str], most: int, *, wire: bool, described: bool = False
+    statement: Statement,
+    tables: ListedTables,
+    settings: Mapping[str, str],
+    most: int,
+    *,
+    wire: bool,
+    described: bool = False,
 ) -> Records:
     """Answer a statement over the catalog or without a table. `most`: maximum rows.
 
@@ -201,7 +206,7 @@ def _definitions() -> dict[str, str]:
     return definitions
 
 
-def _needed(tree: Tree) -> dict[str, str]:
+def _needed(tree: MutableTree) -> dict[str, str]:
     """The definitions that a statement needs, with those that they need, in order."""
     waiting = [str(part["qualified_name"]["path"][-1]).lower() for part in parts_of(tree) if part.get("qualified_name")]
     names: set[str] = set()
@@ -215,7 +220,7 @@ def _needed(tree: Tree) -> dict[str, str]:
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, needed: Iterable[str], tables: Tables, settings: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection, needed: Iterable[str], tables: ListedTables, settings: Mapping[str, str]
 ) -> None:
     """Fill the tables of catalogue.sql that are needed."""
     rows = list(enumerate(tables().items(), _FIRST_OID)) if {*needed} & {"base.tables", "base.columns"} else []
@@ -234,18 +239,18 @@ def _fill(
 
 def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
     keys = {name.lower(): place for place, name in enumerate(table.key, 1)}
-    for number, each in enumerate(table.columns, 1):
-        oid, digits = oid_of(each.type), digits_of(each.type)
-        modifier = -1 if digits is None else (digits << 16 | (decimals_of(each.type) or 0)) + 4
-        key = keys.get(each.name.lower())
-        required = not each.nullable or key is not None
-        yield [relation, number, each.name, oid, size_of(oid), modifier, required, key, str(each.kind)]
+    for number, column in enumerate(table.columns, 1):
+        oid, digits = oid_of(column.type), digits_of(column.type)
+        modifier = -1 if digits is None else (digits << 16 | (decimals_of(column.type) or 0)) + 4
+        key = keys.get(column.name.lower())
+        required = not column.nullable or key is not None
+        yield [relation, number, column.name, oid, size_of(oid), modifier, required, key, str(column.kind)]
 
 
-def _shown(statement: Statement, tables: Tables) -> Statement:
+def _shown(statement: Statement, tables: ListedTables) -> Statement:
     """The statement with a SELECT instead of SHOW TABLES or DESCRIBE table."""
 
-    def put(part: Tree) -> Tree:
+    def put(part: MutableTree) -> MutableTree:
         if part.get("type") != "SHOW_REF":
             return part
         if part["show_type"] == "SHOW_SPECIAL" and part["table_name"].strip('"') == "tables":
@@ -263,12 +268,12 @@ def _shown(statement: Statement, tables: Tables) -> Statement:
     return Statement(statement.text, mapped(statement.tree, put))
 
 
-def _changed(statement: Statement) -> Tree:
+def _changed(statement: Statement) -> MutableTree:
     """The statement's tree with PostgreSQL's names replaced by those of catalogue.sql."""
     text = statement.text.encode()
     ctes, aliases = _ctes(statement.tree), aliases_of(statement.tree)
 
-    def put(node: Tree) -> Tree:
+    def put(node: MutableTree) -> MutableTree:
         words, place = node.get("column_names", ()), node.get("query_location", 0)
         path: list[str] = node["qualified_name"]["path"] if node.get("type") == "BASE_TABLE" else []
         if (len(path) == 1 and path[0].lower() in ctes) or (len(words) > 2 and words[0].lower() in aliases):
@@ -280,7 +285,7 @@ def _changed(statement: Statement) -> Tree:
     return dict(mapped(statement.tree, put))
 
 
-def _put(node: Tree) -> Tree:
+def _put(node: MutableTree) -> MutableTree:
     """Rewrite one node of DuckDB's tree. (`put` handles functions without parentheses.)"""
     for each in node.get("select_list", ()):
         if each["class"] == "FUNCTION" and not each["alias"] and not each["is_operator"]:
@@ -317,7 +322,7 @@ def _put(node: Tree) -> Tree:
 _QUALIFIERS: Final = frozenset({*SCHEMAS, "public"})
 
 
-def _table(node: Tree) -> Tree:
+def _table(node: MutableTree) -> MutableTree:
     path = [str(each).lower() for each in node["qualified_name"]["path"]]
     if len(path) == 1 and not path[0].startswith("pg_"):
         return node  # a common table expression
@@ -330,7 +335,7 @@ def _table(node: Tree) -> Tree:
     return node | empty | {"table_name": name, "alias": node["alias"] or path[-1]}
 
 
-def _renamed(call: Tree, name: str, alias: str) -> Tree:
+def _renamed(call: MutableTree, name: str, alias: str) -> MutableTree:
     path = call["qualified_name"]["path"]
     if len(path) > 1 and path[-2].lower() not in SCHEMAS:  # DuckDB's function of that name may describe this machine
         if name.lower() in _definitions():
@@ -341,13 +346,13 @@ def _renamed(call: Tree, name: str, alias: str) -> Tree:
     return call | own | ({"is_operator": False} if name != call["function_name"] else {})
 
 
-def _call(name: str, alias: str, *arguments: Tree) -> Tree:
+def _call(name: str, alias: str, *arguments: MutableTree) -> MutableTree:
     return _renamed(_parsed("f()"), name, alias) | {
         "arguments": [{"name": "", "expression": each} for each in arguments]
     }
 
 
-def _cast(node: Tree) -> Tree:
+def _cast(node: MutableTree) -> MutableTree:
     name = str(node["type_expr"].get("type_name", "")).lower()
     if name not in _REG:
         return node
@@ -358,13 +363,13 @@ def _cast(node: Tree) -> Tree:
     return _call(f"{name}_oid", node["alias"], {**_parsed("CAST(1 AS VARCHAR)"), "child": child})
 
 
-def _parsed(sql: str) -> Tree:
+def _parsed(sql: str) -> MutableTree:
     """DuckDB's tree of an expression, which is constant in this file."""
-    tree: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
+    tree: MutableTree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
     return tree
 
 
-def _named_type(node: Tree) -> Tree:
+def _named_type(node: MutableTree) -> MutableTree:
     name = str(node["type_name"]).lower()
     if name in _CASTS:
         return dict(_parsed(f"CAST(1 AS {_CASTS[name]})")["type_expr"])

@@ -54,22 +54,22 @@ class Query(BaseModel):
     format: Literal["json", "arrow"] = "json"
 
 
-class Column(BaseModel):
+class AnswerColumn(BaseModel):
     """A column of an answer. `type`: DuckDB's name."""
 
     name: str
     type: str
 
 
-class Answer(BaseModel):
+class QueryAnswer(BaseModel):
     """Rows of texts that DuckDB can read as their columns' types, or null."""
 
-    columns: list[Column]
+    columns: list[AnswerColumn]
     rows: list[list[str | None]]
     warnings: list[str]
 
 
-class Problem(BaseModel):
+class ProblemDetails(BaseModel):
     """An error (RFC 9457)."""
 
     title: str
@@ -97,10 +97,10 @@ def application(workers: Workers) -> FastAPI:
 
     @app.post(
         "/v1/query",
-        response_model=Answer,
+        response_model=QueryAnswer,
         responses={
             200: {"content": {_ARROW: {}}, "description": "The answer, as JSON or as an Arrow stream."},
-            **{status: {"model": Problem, "description": each} for status, each in _REFUSALS.items()},
+            **{status: {"model": ProblemDetails, "description": each} for status, each in _REFUSALS.items()},
         },
         dependencies=[Depends(HTTPBearer(auto_error=False, description="A token of `cleave user add --token`."))],
     )
@@ -181,5 +181,5 @@ def _user(headers: Headers, users: Callable[[], Users]) -> tuple[str, User] | No
 
 def _problem(status: int, detail: str, hint: str = "", headers: Mapping[str, str] | None = None) -> Response:
     text = f"{detail} ({hint})" if hint else detail
-    content = Problem(title="refused", status=status, detail=text).model_dump_json()
+    content = ProblemDetails(title="refused", status=status, detail=text).model_dump_json()
     return Response(content, status, headers, media_type=_PROBLEM)

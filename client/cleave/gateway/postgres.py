@@ -17,9 +17,9 @@ from typing import Any, Final
 from cleave.front.admission import Admitted
 from cleave.front.certificates import Certificate
 from cleave.gateway.refusal import Refused
-from cleave.gateway.session import REPORTED, Command, Done, Settings
+from cleave.gateway.session import REPORTED, Command, CommandComplete, SessionSettings
 from cleave.gateway.values import TEXT, described, row, spread
-from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, Fields, Gone, Stream, failure, message, messages_of, text
+from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, ClientStream, Fields, Gone, failure, message, messages_of, text
 from cleave.gateway.work import Request
 from cleave.gateway.workers import ClientGone, Reply, Workers, reply_while_connected
 from cleave.logins.scram import Login, ScramError
@@ -58,7 +58,7 @@ class Portal:
     prepared: Prepared
     parameters: tuple[tuple[int, bytes | None, bool], ...] = ()
     formats: tuple[int, ...] = ()
-    done: Done | None = None
+    done: CommandComplete | None = None
     reply: Reply | None = None
     sent: int = 0  # rows
     offset: int = 0  # bytes already sent of the first frame
@@ -74,14 +74,14 @@ class Portal:
 class Client:
     """One connection."""
 
-    def __init__(self, server: Clients, stream: Stream, admitted: Admitted, pid: int) -> None:
+    def __init__(self, server: Clients, stream: ClientStream, admitted: Admitted, pid: int) -> None:
         self._server = server
         self._stream = stream
         self._admitted = admitted
         self.name = ""
         self.key = b""
         self._user: User | None = None
-        self._settings = Settings("", pid)
+        self._settings = SessionSettings("", pid)
         self._statements: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self._asking: asyncio.Future[Reply] | None = None
@@ -270,9 +270,9 @@ class Client:
 
     async def _simple(self, sql: str) -> None:
         commands = await self._read(sql)
-        for each in commands:
+        for command in commands:
             await asyncio.sleep(0)  # gives others a turn
-            portal = Portal(Prepared(each, []))
+            portal = Portal(Prepared(command, []))
             await self._run(portal)
             if self._has_rows(portal):
                 self._stream.write(message(b"T", self._columns(portal)))
@@ -523,7 +523,7 @@ class Clients:
     async def serve(self, accepted: socket.socket, admitted: Admitted) -> None:
         """Serve one connection until it ends."""
         pid = next(pid for pid in iter(lambda: 1 + secrets.randbelow((1 << 31) - 1), 0) if pid not in self._clients)
-        stream = Stream(accepted)
+        stream = ClientStream(accepted)
         client = self._clients[pid] = Client(self, stream, admitted, pid)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - this is one

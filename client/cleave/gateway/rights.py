@@ -19,7 +19,7 @@ from cleave.text.nearest import did_you_mean
 from cleave_shared.errors import InputError, QueryRefused
 
 if TYPE_CHECKING:
-    from cleave.ask.plan import Plan
+    from cleave.ask.plan import AnswerPlan
     from cleave.ask.session import Session
     from cleave.table.schema import Schema
 
@@ -57,7 +57,7 @@ class Least:
     note: str = ""
 
 
-def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Plan, Least]:
+def planned(session: Session, rights: Rights, statement: Statement) -> tuple[AnswerPlan, Least]:
     """The plan of a statement over tables. Raises QueryRefused if the user may not ask it."""
     names, _ = names_in(statement)
     try:
@@ -77,7 +77,9 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Pla
         raise
 
 
-def _without_rows(session: Session, rights: Rights, statement: Statement, names: Sequence[str]) -> tuple[Plan, Least]:
+def _without_rows(
+    session: Session, rights: Rights, statement: Statement, names: Sequence[str]
+) -> tuple[AnswerPlan, Least]:
     """The plan for a user without rows. Planning reads only descriptions of tables."""
     if not session.source.has_rows:  # everything in a release may be seen
         return session.plan(statement), Least(rights.min_group)
@@ -104,7 +106,7 @@ def _without_rows(session: Session, rights: Rights, statement: Statement, names:
     return plan, Least(number, note)
 
 
-def _by_cells(session: Session, statement: Statement) -> Plan | None:
+def _by_cells(session: Session, statement: Statement) -> AnswerPlan | None:
     """The plan that reads no rows; None if rows with a value must be counted."""
     with contextlib.suppress(QueryRefused):
         return session.under_threshold(session.plan(statement, cloud_only=True))

@@ -55,7 +55,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandComplete:
     """A command was executed. `tag`: the command tag for the client. `shown`: name and value of a setting."""
 
     tag: str
@@ -63,7 +63,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Settings:
+class SessionSettings:
     """Settings of a connection, and its transaction. `status`: I for none, T for open, E for failed."""
 
     user: str
@@ -95,7 +95,7 @@ class Settings:
         if command.refusal:
             raise Refused(*command.refusal)
 
-    def execute(self, command: Command) -> Done | None:
+    def execute(self, command: Command) -> CommandComplete | None:
         """Execute a command; None for a question. Raises Refused."""
         self.require(command)
         match command.tag:
@@ -107,7 +107,7 @@ class Settings:
             case "COMMIT":
                 tag = "ROLLBACK" if self.status == "E" else "COMMIT"
                 self._end(commits=self.status != "E")
-                return Done(tag)
+                return CommandComplete(tag)
             case "ROLLBACK" | "SAVEPOINT" | "RELEASE" if command.name:
                 if self.status == "I":
                     raise Refused(f"{command.tag} of a savepoint needs a transaction", code="25P01")
@@ -115,11 +115,11 @@ class Settings:
             case "ROLLBACK":
                 self._end(commits=False)
             case "SHOW":
-                return Done("SHOW", (REPORTED.get(command.name, command.name), self.shown[command.name]))
+                return CommandComplete("SHOW", (REPORTED.get(command.name, command.name), self.shown[command.name]))
         self.values |= command.values
         if command.local and self.status != "I":
             self._local |= command.values.keys()
-        return Done(command.tag)
+        return CommandComplete(command.tag)
 
     def _end(self, *, commits: bool) -> None:
         """End the transaction. If it `commits`, its settings stay, except those set LOCAL."""

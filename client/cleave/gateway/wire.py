@@ -23,7 +23,7 @@ class Gone(Exception):  # noqa: N818 - named for what happened
     """The client left, is too slow, or sent an invalid message: the connection ends without an answer."""
 
 
-class Stream:
+class ClientStream:
     """One connection. Nothing is read ahead before the client chooses TLS or not, because TLS needs the bytes that
     follow.
     """

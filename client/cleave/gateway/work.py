@@ -20,6 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from cleave.ask.files import further_of
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
@@ -42,7 +43,6 @@ from cleave.gateway.values import (
     type_of,
 )
 from cleave.gateway.wire import message
-from cleave.propose.further import further_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
@@ -59,8 +59,8 @@ from cleave_shared.exhaustion import exhausted, is_met, is_spent
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from cleave.ask.plan import Plan
-    from cleave.ask.question import Result
+    from cleave.ask.plan import AnswerPlan
+    from cleave.ask.question import Answer
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
     from cleave.ask.stored import StoredSource
@@ -261,7 +261,7 @@ def _answered_of(
     plan, least = planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client learns the columns before there are values
 
-    def columns(plan: Plan) -> Records:
+    def columns(plan: AnswerPlan) -> Records:
         shown = shown_columns(plan.outputs, plan.types, bounds=request.bounds, more=more)
         return Records(tuple(name for name, _ in shown), [type_ for _, type_ in shown], [])
 
@@ -291,7 +291,7 @@ def _answered_of(
 
 
 def _without_tables(
-    sent: Statement, request: Request, tables: catalogue.Tables, most: int
+    sent: Statement, request: Request, tables: catalogue.ListedTables, most: int
 ) -> tuple[Records, dict[str, Any]]:
     """The answer to a statement over the catalogue or without a table, and the head of its reply."""
     statement, types = _with_parameters(sent, request, catalogue.parameters)
@@ -340,7 +340,7 @@ def _with_parameters(
     return statement.with_parameters(typed), oids
 
 
-def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.Tables) -> list[str]:
+def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
     """Types of the parameters of a statement over tables."""
     statement = adapted(statement)
     paths = [part["qualified_name"]["path"] for part in parts_of(statement.tree) if part.get("type") == "BASE_TABLE"]
@@ -501,14 +501,14 @@ def _arrow(held: Records) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _hidden(result: Result) -> list[float | None]:
+def _hidden(result: Answer) -> list[float | None]:
     """Facts of an answer for the log: hidden groups, hidden figures, bytes read, seconds. The user may not see them."""
     usage = result.usage
     groups = (usage.suppressed_groups or 0) + (usage.withheld_groups or 0)
     return [groups, usage.hidden_figures, usage.bytes_read, round(sum(result.timings.values()), 3)]
 
 
-def _warnings(result: Result, note: str = "") -> list[str]:
+def _warnings(result: Answer, note: str = "") -> list[str]:
     """The largest bound of each inexact column, hidden groups, and open decisions.
 
     With a `note` on hidden groups, nothing here depends on rows that are not in the answer.

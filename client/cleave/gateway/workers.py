@@ -22,7 +22,7 @@ from cleave.gateway.rights import Rights
 from cleave.gateway.session import Command, Setting
 from cleave.gateway.work import MOST_BYTES, Request, Setup, answer, answer_apart, record, told
 from cleave.logins.users import User
-from cleave_shared.children import Bounds, Child
+from cleave_shared.children import Child, ChildLimits
 from cleave_shared.crew import Crew
 from cleave_shared.errors import CleaveError, CleaveWarning, ProcessDied
 from cleave_shared.fork_server import ForkServer
@@ -131,7 +131,7 @@ class Workers:
                 raise
 
     def _in_reader(self, work: Callable[..., None], given: object) -> list[bytes]:
-        bounds = Bounds(seconds=_READ_SECONDS, memory=_READ_MEMORY, confined=True)
+        bounds = ChildLimits(seconds=_READ_SECONDS, memory=_READ_MEMORY, confined=True)
         try:
             with self._readers.worker() as child:
                 child.call(work, (given,), bounds, lasting=True)
@@ -203,11 +203,11 @@ class Workers:
 
     def _work(self, rights: Rights, request: Request, seconds: float, at_work: _AtWork) -> Reply:
         most = seconds + _GRACE_SECONDS
-        bounds = Bounds(seconds=most, memory=self._setup.memory)
+        bounds = ChildLimits(seconds=most, memory=self._setup.memory)
         try:
             reply = self._reply(self._crew, bounds, at_work, answer, (self._setup, rights, request, seconds))
             if reply is None:
-                bounds = Bounds(seconds=seconds, memory=min(_APART_MEMORY, self._setup.memory), confined=True)
+                bounds = ChildLimits(seconds=seconds, memory=min(_APART_MEMORY, self._setup.memory), confined=True)
                 reply = self._reply(self._apart, bounds, at_work, answer_apart, (request, self._setup.rows))
         except ProcessDied as error:
             if error.late:
@@ -221,7 +221,7 @@ class Workers:
         return reply
 
     def _reply(
-        self, crew: Crew, bounds: Bounds, at_work: _AtWork, work: Callable[..., None], arguments: Sequence[object]
+        self, crew: Crew, bounds: ChildLimits, at_work: _AtWork, work: Callable[..., None], arguments: Sequence[object]
     ) -> Reply | Refused | None:
         """What a worker of `crew` answers; None if the statement must run apart.
 
@@ -278,7 +278,7 @@ class Workers:
             return self._recorded_by(details, seconds * (1 + len(details)), child)
 
     def _recorded_by(self, details: dict[str, Any], seconds: float, child: Child) -> dict[str, str]:
-        child.call(record, (self._setup, details), Bounds(seconds, memory=self._setup.memory), lasting=True)
+        child.call(record, (self._setup, details), ChildLimits(seconds, memory=self._setup.memory), lasting=True)
         (content,) = child.receive(seconds, _MOST_FRAME)
         return dict(json.loads(content))
 

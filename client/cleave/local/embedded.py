@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cleave.transport.base import Call, Transport
+    from cleave.transport.base import EmbeddedService, Transport
     from cleave_services.links import Links
-    from cleave_services.operations import Service as Application
+    from cleave_services.operations import ServiceHandler
     from cleave_shared.wire import Body
 
 
@@ -43,15 +43,15 @@ def embedded_services(stores: Sequence[str] = ()) -> Transport:
     """
     from cleave.transport.base import Service, connect_embedded  # noqa: PLC0415 - --help does not need it
     from cleave.transport.responses import Response  # noqa: PLC0415 - as above
-    from cleave_services.plain.service import service as plain  # noqa: PLC0415
-    from cleave_services.sensitive.service import service as sensitive  # noqa: PLC0415
+    from cleave_services.plain import service as plain  # noqa: PLC0415
+    from cleave_services.sensitive import service as sensitive  # noqa: PLC0415
 
     def links() -> Links:
         from cleave_services.links import Links  # noqa: PLC0415 - questions over files need no links
 
         return Links(stores)
 
-    def service(application: Application, prepare: Callable[[], None] = lambda: None) -> Call:
+    def service(application: ServiceHandler, prepare: Callable[[], None] = lambda: None) -> EmbeddedService:
         def call(path: str, body: Body, kind: str) -> Response:
             prepare()
             reply = application.call(path, body, kind, links)

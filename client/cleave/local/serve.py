@@ -29,9 +29,9 @@ from cleave.transport.addresses import in_url, is_loopback, listen
 from cleave_services import links
 from cleave_services.log import log_to_stderr
 from cleave_services.openapi import Application
-from cleave_services.plain.service import service as plain
+from cleave_services.plain import service as plain
+from cleave_services.sensitive import service as sensitive
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.service import service as sensitive
 from cleave_shared import limits, wire
 from cleave_shared.errors import ServiceError
 from cleave_shared.version import VERSION
@@ -67,7 +67,7 @@ def serve(
     listener, shown = listen(host, port), in_url(host)
     hosts = frozenset(each.lower() for each in (host, *names))
     application: ASGIApp = Limits(
-        Pages(Router(services), services),
+        _Pages(Router(services), services),
         problem=problem,
         most_body=max(limits.MAX_BODY_BYTES, limits.MAX_JSON_BYTES),
         user_of=_user_of,
@@ -125,7 +125,7 @@ _POLICY = {
 }
 
 
-class Pages:
+class _Pages:
     """Answers GET of its own paths, and passes other requests on."""
 
     def __init__(self, application: ASGIApp, services: Mapping[str, Application]) -> None:

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from typing import Unpack
 
+from cleave.ask.opening import column_names
+from cleave.ask.options import Altering
+from cleave.maintain.task import CONTINUES, Task, change
 from cleave.releases.drafting import paused
 from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan
-from cleave.store.consent import require_no_reader
+from cleave.store.change import Change, ChangePlan, require_no_reader
 from cleave.store.filling import Say, silent
 from cleave.store.making import make
 from cleave.store.manifest import MARK, Manifest, Measure, Reader, SealedColumn
@@ -59,23 +62,51 @@ class Alteration:
     by: Sequence[str] | None = None
     entity: Sequence[str] = ()
 
+    @property
+    def request(self) -> list[list[str]]:
+        """What a draft of this change is found by."""
+        request = [list(each or ()) for each in (self.widen, self.add, self.rename, self.drop, self.by)]
+        return [*request, list(self.entity)] if self.entity else request
 
-def alter(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
+
+@change(Altering, after=CONTINUES)
+def alter(task: Task, name: str, **options: Unpack[Altering]) -> Opened:
+    """Change the columns of a stored table, all changes in one step.
+
+    `widen`: "age=0..200" or "age=BIGINT". `add`: "note VARCHAR sealed"; it is NULL in rows that are there. `rename`:
+    "old=new". `drop`: names of columns, and of products as `show` lists them. `by`: the columns whose combinations have
+    totals. `entity`: columns that name whom a row is about, where none do yet.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "altered", store="tables", by=["ward"])
+    >>> cleave.alter("altered", add=["note VARCHAR"], rename=["bill=cost"], store="tables").version
+    2
+    """
+    wanted = Alteration(
+        widen=options["widen"] or (),
+        add=options["add"] or (),
+        rename=options["rename"] or (),
+        drop=options["drop"] or (),
+        by=column_names(options["by"]),
+        entity=column_names(options["entity"]) or (),
+    )
+    return alter_columns(task.tables, name, wanted, task.progress, task.warn)
+
+
+def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progress, warn: Say = silent) -> Opened:
     """Raises InputError for impossible changes, ConflictError if another writer was first. `warn` is told if no more
     rows will be released.
     """
-    request = [list(each or ()) for each in (wanted.widen, wanted.add, wanted.rename, wanted.drop, wanted.by)]
-    request += [list(wanted.entity)] if wanted.entity else []
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(name)
         return _planned(tables, name, base, wanted, stack, warn)
 
-    return make(tables, name, Change("alter", request, plan), progress).opened
+    return make(tables, name, Change("alter", wanted.request, plan), progress).opened
 
 
-def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> Plan:
+def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> ChangePlan:
     old = opened.manifest
     before = load_stored_schema(old)
     if wanted.entity and old.release is not None and old.release.is_live:
@@ -99,7 +130,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
     )
     dropped = {each.strip().lower() for each in wanted.drop}
     if manifest.schema_toml == old.schema_toml and by == old.by and not asked.drop:
-        return Plan(old, idle=True)
+        return ChangePlan(old, idle=True)
     released = renamed(tables, opened, _news(wanted), dropped)
     manifest = manifest.model_copy(update={"release": released, "readers": _readers(old, wanted)})
     if why := paused(tables, opened, replace(opened, manifest=manifest)):
@@ -110,7 +141,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
         sealed = tuple(
             each.model_copy(update={"name": new.name}) for each, new in zip(old.sealed, manifest.sealed, strict=True)
         )
-        return Plan(manifest.model_copy(update={"sealed": sealed}))
+        return ChangePlan(manifest.model_copy(update={"sealed": sealed}))
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
@@ -127,7 +158,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
         )
         for each in old.segments
     ]
-    return Plan(manifest, pieces, Cells() if wanted.by is not None else None)
+    return ChangePlan(manifest, pieces, Cells() if wanted.by is not None else None)
 
 
 def _products_apart(old: Manifest, schema: Schema, wanted: Alteration) -> tuple[Alteration, list[Product]]:

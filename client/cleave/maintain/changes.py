@@ -2,33 +2,28 @@
 
 If only sensitive columns change, plain objects of changed segments are read and stay unchanged. Any other change shows
 the plain place which rows changed. It needs the owner's consent if the condition reads non-plain columns.
-
-The signed record of a deletion says what was deleted, until when it can be restored, and how that is known. It has
-counts, and names and digests of the deleted sealed objects. It has nothing of a row, not even a digest, because rows
-can be guessed. docs/erasure.md explains how to verify it with the owner's public key.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
 
-from cleave.ckks.owner_key import OwnerKey, encoded
+from cleave.ask.options import Deleting, Updating
+from cleave.files import require_target, write_atomically
 from cleave.maintain.facts import Changed
-from cleave.objects.locate import Stores
-from cleave.objects.retention import Retention, end_of
-from cleave.store.change import Change, Done, Plan, always
-from cleave.store.consent import require_word
+from cleave.maintain.record import Deleted, OldVersions, signed_record
+from cleave.maintain.task import CONTINUES, Task, operation
+from cleave.store.change import Change, ChangePlan, Done, always, require_word
 from cleave.store.log import PAGE
 from cleave.store.making import make
-from cleave.store.manifest import Manifest, Object, Segment, now
+from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.pieces import SegmentRows
-from cleave.store.published import has_ended, leaving, would_end
+from cleave.store.published import ENDS, has_ended, leaving, would_end
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -43,9 +38,10 @@ from cleave.table.schema import Column, Kind, Schema
 from cleave.table.table import Table
 from cleave.table.types import FLOATS
 from cleave_shared.duckdb_errors import Fault
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, UsageError
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_MOST_DAYS = 36_500
 _ONE = "it takes one expression over the columns of a row, such as age > 90 AND ward = 'B'"
 
 
@@ -101,17 +97,45 @@ def _cast(sql: str, column: Column) -> str:
     return f"CAST(({literal(sql.strip()) if is_literal else sql}) AS {column.type})"
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """A deletion: for its record, `gone` has the sealed objects that it deleted. `left`: rows that the table has."""
+@operation(Deleting, after=CONTINUES, writes=True)
+def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Changed:
+    """Delete the rows of a stored table that `where` holds for, as SQL's DELETE does.
 
-    changed: Changed
-    gone: tuple[Object, ...] = ()
-    left: int = 0
-    table_id: str = ""
+    `where`: an expression over the row, with columns of any kind. `dry_run`: change nothing. `yes`: required if `where`
+    reads columns that are not plain and the plain place learns which rows were deleted. `record`: a new file for the
+    signed record. `old_version_days`: how long the bucket keeps old versions; by default its lifecycle is read.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "shrinking", store="tables", by=["ward"])
+    >>> cleave.delete("shrinking", "ward = 'Surgery'", store="tables").rows
+    95
+    """
+    path = None if options["record"] is None or options["dry_run"] else Path(options["record"])
+    if path is not None:
+        require_target(path)
+    days = options["old_version_days"]
+    if days is not None and not 0 <= days <= _MOST_DAYS:
+        raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
+    tables = task.tables
+    # read before anything is changed
+    old_versions = None if path is None else OldVersions.from_stores(tables.stores, days)
+
+    def write_record(deleted: Deleted) -> None:
+        assert path is not None and old_versions is not None  # noqa: S101, PT018 - it is called only then
+        record, unsure = signed_record(tables.key, deleted, old_versions)
+        write_atomically(path, record, error=InputError)
+        if unsure:
+            task.warn(f"{path}: {unsure}")
+
+    how: dict[str, Any] = {"dry_run": options["dry_run"], "yes": options["yes"]}
+    finish = None if path is None else write_record
+    changed = delete_rows(tables, name, where, task.progress, finish=finish, **how)
+    if changed.ends_releases:
+        task.warn(ENDS)
+    return changed
 
 
-def delete(
+def delete_rows(
     tables: Tables,
     name: str,
     where: str,
@@ -141,7 +165,7 @@ def delete(
         return replace(changed, ends_releases=ends)
     planned = Changed(name, 0, 0, (), "")
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         nonlocal planned
         if base is None:
             raise tables.no_table(name)
@@ -151,7 +175,7 @@ def delete(
         planned = _changed(manifest, counts, _deleting(base))
         if not counts:  # what writers are just making may have such rows all the same
             version = manifest.version + 1
-            return Plan(manifest, idle=True, facts=_facts(replace(planned, version=version), manifest, ()))
+            return ChangePlan(manifest, idle=True, facts=_facts(replace(planned, version=version), manifest, ()))
         if planned.reveals:
             require_word(schema, condition.columns, planned.reveals, yes=yes)
         remaining = f"FROM {Table.relation} WHERE ({condition.sql}) IS NOT TRUE"
@@ -161,7 +185,7 @@ def delete(
         after = manifest.model_copy(update={"release": release})
         planned = replace(planned, version=manifest.version + 1, ends_releases=has_ended(manifest, after))
         pieces = [SegmentRows(rows, (each,), lambda _: remaining) for each in touched]
-        return Plan(after, pieces, facts=_facts(planned, manifest, touched))
+        return ChangePlan(after, pieces, facts=_facts(planned, manifest, touched))
 
     def finished(done: Done) -> None:
         if finish is not None:
@@ -196,7 +220,23 @@ def _deleting(opened: Opened) -> str:
     return "which rows are deleted" if load_stored_schema(opened.manifest).plain else ""
 
 
-def update(
+@operation(Updating, after=CONTINUES, writes=True)
+def update(task: Task, name: str, values: Mapping[str, str], where: str, **options: Unpack[Updating]) -> Changed:
+    """Set columns of the rows of a stored table that `where` holds for, as SQL's UPDATE does.
+
+    `values`: column -> SQL over the row as it was. `where`: "TRUE" means all rows, and requires `yes`. A call that
+    repeats the last change that was no append changes nothing, unless `again`. Otherwise as `delete`.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "corrected", store="tables", by=["ward"])
+    >>> cleave.update("corrected", {"bill": "bill * 2"}, "age > 90", store="tables").reveals
+    'which segments have changed rows'
+    """
+    how = {"dry_run": options["dry_run"], "yes": options["yes"], "again": options["again"]}
+    return update_rows(task.tables, name, values, where, task.progress, **how)
+
+
+def update_rows(
     tables: Tables,
     name: str,
     values: Mapping[str, str],
@@ -209,7 +249,7 @@ def update(
 ) -> Changed:
     """Set columns to new values in the rows where `where` is true. Values are SQL over the row before the change.
 
-    A call that repeats one of the table's newest changes does nothing, unless `again`. Otherwise like `delete`.
+    A call that repeats one of the table's newest changes does nothing, unless `again`. Otherwise like `delete_rows`.
     """
     opened = tables.open(name)
     found = _Found(tables, name, progress)
@@ -223,7 +263,7 @@ def update(
         return _changed(opened.manifest, found.counts(opened, condition, new), _updating(opened, new))
     planned = Changed(name, 0, 0, (), "")
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         nonlocal planned
         if base is None:
             raise tables.no_table(name)
@@ -232,7 +272,7 @@ def update(
         counts = found.counts(base, condition, new)
         planned = _changed(manifest, counts, _updating(base, new))
         if not counts:
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         if new.plain:
             require_word(load_stored_schema(manifest), {*condition.columns, *new.read}, planned.reveals, yes=yes)
         selected, keeps_plain = new.select(condition.sql), not new.plain
@@ -241,7 +281,7 @@ def update(
         touched = [each for each in manifest.segments if each.id in counts]
         planned = replace(planned, version=manifest.version + 1)
         pieces = [SegmentRows(rows, (each,), lambda _: selected, keeps_plain, same_cells) for each in touched]
-        return Plan(manifest, pieces, facts={"changed": planned.facts()})
+        return ChangePlan(manifest, pieces, facts={"changed": planned.facts()})
 
     request = [where, sorted(new.values.items())]
     change = Change("update", request, plan, always, once=0 if again else PAGE, past=("append", "compact"))
@@ -342,62 +382,6 @@ def _changed(manifest: Manifest, counts: Mapping[str, int], reveals: str) -> Cha
         (number, counts[each.id], each.rows) for number, each in enumerate(manifest.segments, 1) if each.id in counts
     )
     return Changed(manifest.table, manifest.version, sum(counts.values()), touched, reveals)
-
-
-@dataclass(frozen=True, slots=True)
-class OldVersions:
-    """How long old versions of deleted objects are kept: as the user states, else as each store's rules say.
-
-    `retentions`: None for a store whose rules cannot be read.
-    """
-
-    stated: int | None
-    retentions: tuple[tuple[str, Retention | None], ...] = ()
-
-    @classmethod
-    def from_stores(cls, stores: Stores, stated: int | None) -> OldVersions:
-        read = () if stated is not None else tuple((each.location, each.retention()) for each in stores.distinct())
-        return cls(stated, read)
-
-    def until(self, names: Collection[str], start: datetime.datetime) -> tuple[datetime.datetime | None, str, str]:
-        """(End, source, note for the user). End is None if unknown or never."""
-        if self.stated is not None:
-            return end_of(self.stated, start), "user", ""
-        ends = []
-        for location, retention in self.retentions:
-            if retention is None:
-                return None, "unknown", f"states no end of old versions: the rules of {location} cannot be read"
-            if (days := retention.days(names)) is None:
-                return None, "store", f"states that {location} keeps old versions for ever: no rule removes them"
-            ends.append(end_of(days, start))
-        return max(ends), "store", ""
-
-
-def signed_record(key: OwnerKey, deleted: Deleted, old_versions: OldVersions) -> tuple[bytes, str]:
-    """The record as JSON, and a note for the user about the end that it states."""
-    names = {each.name for each in deleted.gone}
-    until, source, unsure = old_versions.until(names, datetime.datetime.now(datetime.UTC))
-    record: dict[str, Any] = {
-        "record": "cleave deletion 2",
-        "key_id": key.key_id,
-        "table": deleted.changed.name,
-        "table_id": deleted.table_id,
-        "version": deleted.changed.version,
-        "at": now(),
-        "rows_deleted": deleted.changed.rows,
-        "rows_left": deleted.left,
-        "objects_gone": [each.model_dump() for each in deleted.gone],
-        "restorable_until": until and until.isoformat(timespec="seconds"),
-        "restorable_source": source,
-    }
-    signing = key.signing_key()
-    signature = signing.sign(message(record)).hex()
-    public = encoded(signing.public_key().public_bytes_raw())
-    return json.dumps({**record, "public_key": public, "signature": signature}, indent=2).encode() + b"\n", unsure
-
-
-def message(record: dict[str, Any]) -> bytes:
-    return json.dumps(["cleave deletion", record], sort_keys=True, separators=(",", ":")).encode()
 
 
 def _sealed(segment: Segment) -> list[Object]:

@@ -6,12 +6,17 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Unpack
 
+from cleave.ask.opening import column_names
+from cleave.ask.options import Deriving, Place
+from cleave.maintain.facts import StoredTable, stored_table
+from cleave.maintain.task import CONTINUES, Task, change, operation
 from cleave.sql.plan import Argument
 from cleave.sql.read import spellings
 from cleave.store import measures as of_measures
 from cleave.store.by import bytes_of_totals
-from cleave.store.change import Change, Plan
+from cleave.store.change import Change, ChangePlan
 from cleave.store.filling import silent
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Measure, Segment, Segments
@@ -30,7 +35,7 @@ from cleave.table.schema import Schema, dump_schema
 from cleave.table.stream import Extent
 from cleave.table.types import is_number
 from cleave.text.quantities import counted, listed, sized
-from cleave_shared.errors import InputError
+from cleave_shared.errors import InputError, UsageError
 from cleave_shared.params import PROFILES
 
 
@@ -66,7 +71,46 @@ class PlannedTotals:
         )
 
 
-def derive(tables: Tables, table: str, expression: str, name: str, progress: Progress) -> Opened:
+@operation(Deriving, after=CONTINUES, writes=True)
+def derive(
+    task: Task, name: str, expression: str | None = None, alias: str | None = None, **options: Unpack[Deriving]
+) -> StoredTable:
+    """Store totals of `expression` too, as column `alias`: questions over it then need no rows.
+
+    `products`: instead, columns whose products in pairs get totals, so that COVAR_*, CORR and REGR_* of two of them
+    need no rows either. Those that are stored already are not stored again. `dry_run`: say what would be stored, store
+    nothing, and add it to `facts`.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "paired", store="tables", by=["ward"])
+    >>> planned = cleave.derive("paired", products=["age", "bill"], store="tables", dry_run=True)
+    >>> planned.facts["adds"], planned.version
+    (['age*bill'], 1)
+    >>> cleave.derive("paired", products=["age", "bill"], store="tables").version
+    2
+    """
+    products = column_names(options["products"])
+    if (products is None) == (expression is None) or (expression is None) != (alias is None):
+        raise UsageError("derive takes an expression and its name, or products")
+    tables = task.tables
+    if options["dry_run"]:
+        opened = tables.open(name)
+        if products is None:
+            planned = plan_expression(opened, str(expression), str(alias))
+        else:
+            planned = plan_products(opened, products)
+            task.say(planned.text)
+        stored = stored_table(opened.manifest)
+        adds = {"adds": list(planned.names), "adds_bytes": planned.bytes}
+        return replace(stored, facts=stored.facts | adds)
+    if products is None:
+        done = derive_expression(tables, name, str(expression), str(alias), task.progress)
+    else:
+        done = derive_products(tables, name, products, task.progress, task.say)
+    return stored_table(done.manifest)
+
+
+def derive_expression(tables: Tables, table: str, expression: str, name: str, progress: Progress) -> Opened:
     """Store totals of `expression`, for questions over cells.
 
     Raises InputError, QueryRefused, ConflictError if another writer changes the table.
@@ -77,7 +121,10 @@ def derive(tables: Tables, table: str, expression: str, name: str, progress: Pro
 def derive_products(
     tables: Tables, table: str, columns: Sequence[str], progress: Progress, say: Callable[[str], None] = silent
 ) -> Opened:
-    """Store the totals that products of `columns` need. `say` gets what will be stored. Raises as `derive`."""
+    """Store the totals that products of `columns` need. `say` gets what will be stored.
+
+    Raises as `derive_expression`.
+    """
 
     def plan(opened: Opened) -> PlannedTotals:
         planned = plan_products(opened, columns)
@@ -150,7 +197,7 @@ def _store(
     Raises InputError for values outside the range of a column, ConflictError if another writer changes the table.
     """
 
-    def planned_on(base: Opened | None, stack: ExitStack) -> Plan:
+    def planned_on(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(table)
         planned, manifest = plan(base), base.manifest
@@ -160,7 +207,7 @@ def _store(
         update = {"schema_toml": dump_schema(planned.schema), "measures": (*manifest.measures, *measures)}
         changed = manifest.model_copy(update=update)
         pieces = [_Totals(each, rows, changed, len(measures), columns) for each in manifest.segments]
-        return Plan(changed, pieces, details=planned.details)
+        return ChangePlan(changed, pieces, details=planned.details)
 
     return make(tables, table, Change("derive", request, planned_on), progress).opened
 
@@ -204,13 +251,19 @@ class _ScanRows(Addition):
         yield self.step(writer.finish(partial))
 
 
-def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
+@change(Place, after=CONTINUES)
+def add_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
+    """Encrypt the rows of a stored table for scans, as `put` with `scan` does."""
+    return add_scan_rows(task.tables, name, task.progress)
+
+
+def add_scan_rows(tables: Tables, name: str, progress: Progress) -> Opened:
     """Encrypt the rows of every segment for scans, from its sealed columns. They become visible all at once.
 
     Raises InputError if the table has them, ConflictError if another writer changes the table.
     """
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(name)
         if base.manifest.scanned:
@@ -219,22 +272,28 @@ def add_scan(tables: Tables, name: str, progress: Progress) -> Opened:
             raise InputError(f"table {name!r} has no encrypted numbers to scan")
         rows = stack.enter_context(closing(Rows(tables, base)))
         manifest = base.manifest.model_copy(update={"scanned": len(base.manifest.measures)})
-        return Plan(manifest, [_ScanRows(each, rows) for each in manifest.segments])
+        return ChangePlan(manifest, [_ScanRows(each, rows) for each in manifest.segments])
 
     return make(tables, name, Change("scan add", [], plan, stage="encrypt for scans"), progress).opened
 
 
-def drop_scan(tables: Tables, name: str) -> Opened:
+@change(Place)
+def drop_scan(task: Task, name: str, **_: Unpack[Place]) -> Opened:
+    """Delete the rows for scans of a stored table; it keeps everything else."""
+    return drop_scan_rows(task.tables, name)
+
+
+def drop_scan_rows(tables: Tables, name: str) -> Opened:
     """Remove the rows for scans. Raises InputError if there are none, ConflictError if another writer changes the
     table.
     """
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(name)
         if not base.manifest.scanned:
             raise InputError(f"table {name!r} has no rows for scans", hint="`cleave scan add` makes them")
         segments = Segments.of(each.model_copy(update={"scan": None}) for each in base.manifest.segments)
-        return Plan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
+        return ChangePlan(base.manifest.model_copy(update={"scanned": 0, "segments": segments}))
 
     return make(tables, name, Change("scan drop", [], plan), Silent()).opened

@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cleave.ask.config import config_folder
+from cleave.ask.options import Releasing
+from cleave.disclosure.noise import micros
 from cleave.files import expanded, names_file
+from cleave.logins.users import read_users
+from cleave.releases.noisy_draft import Noise
 from cleave_shared.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from cleave.ask.options import Releasing
-    from cleave.releases.noisy_draft import Noise
 
 _OWN = {
     "most_rows": "--most-rows",
@@ -30,9 +30,6 @@ _SPLIT = "write --split NUMBER=SHARE,..., as in rows=1,bill.sum=3"
 
 def noise_of(options: Releasing) -> Noise | None:
     """The noisy release that options describe; None: an exact one. Raises UsageError for options of the other kind."""
-    from cleave.disclosure.noise import micros  # noqa: PLC0415 - other commands do not need it
-    from cleave.releases.noisy_draft import Noise  # noqa: PLC0415 - as above
-
     given: Mapping[str, Any] = options
     if options["epsilon"] is None:
         for name, words in _OWN.items():
@@ -105,8 +102,6 @@ def _shares(given: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
 
 def users_of(table: str, path: Path | None = None) -> list[str]:
     """Users of a gateway on this machine who may query a table: they get answers without noise."""
-    from cleave.logins.users import read_users  # noqa: PLC0415 - as above
-
     file = expanded(path or config_folder() / "users.toml")
     if not names_file(file):
         return []

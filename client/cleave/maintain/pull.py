@@ -5,17 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 import duckdb
 
+from cleave.ask.options import LONGEST_TIMEOUT, Place, Pulling
 from cleave.contributions.collect import news
 from cleave.files import FORCE, atomically, require_target
+from cleave.formats import AnotherRelease
+from cleave.maintain.facts import Pulled
+from cleave.maintain.task import Task, operation
+from cleave.objects.storage import ConflictError, StoreError
 from cleave.store.changed import ReplacedError, is_replaced
 from cleave.store.manifest import Object, Segment, Segments
 from cleave.store.measures import columns_of
@@ -30,7 +37,8 @@ from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 from cleave.text.quantities import counted
-from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, stack_level
+from cleave_shared.installed import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +47,47 @@ _ENDINGS = (".csv", ".parquet")
 _TOGETHER = 128  # segment files open at once
 _MEMORY = "512MB"
 _NOT_IN_PARQUET = r"-|\.[0-9]{3}[0-9]*[1-9]"  # a sign, or digits below milliseconds, in DuckDB's text of an interval
+
+
+@operation(Pulling)
+def pull(task: Task, name: str, output: str | Path | None = None, **options: Unpack[Pulling]) -> Pulled | None:
+    """Decrypt all rows of a stored table, in the order they were put.
+
+    They are written to a new file `output` (.csv or .parquet), a segment at a time. Without one, the table is returned,
+    all of it in memory. `contributor`: only the rows of that contributor; "owner": those of none. `force`: replace
+    `output` if it exists.
+
+    >>> import cleave
+    >>> _ = cleave.put("patients.csv", "pulled", store="tables", by=["ward"])
+    >>> cleave.pull("pulled", store="tables").df()[["ward", "age"]].head(2)
+            ward  age
+    0    Surgery   26
+    1  Maternity   28
+    >>> cleave.pull("pulled", "back.parquet", store="tables")
+    """
+    if output is not None:
+        check_output(Path(output), force=options["force"])
+    elif find_spec("pyarrow") is None:
+        raise InputError(
+            "a table in memory needs pyarrow, which is not installed",
+            hint=f"{install_command('arrow', 'pyarrow')}; or name a file to write",
+        )
+    tables, contributor = task.tables, options["contributor"]
+    table = tables.open(name)
+    stored = Stored(tables, table, contributor)
+    try:
+        tables.record(table, "pull", stored.manifest.rows, **({"contributor": contributor} if contributor else {}))
+    except ConflictError:
+        raise ReplacedError from None
+    except (StoreError, AnotherRelease) as error:  # a caller who may not write to the table may still read it
+        warnings.warn(
+            f"this pull is not in the log of {name!r}: {error.message}", CleaveWarning, stacklevel=stack_level()
+        )
+    with closing(stored):
+        if output is None:
+            return Pulled(pull_arrow(stored, task.progress))
+        pull_into(stored, Path(output), task.progress, force=options["force"])
+    return None
 
 
 def check_output(output: Path, *, force: bool = False) -> None:
@@ -161,7 +210,16 @@ class Damage:
     reason: str
 
 
-def verify(stored: Stored, progress: Progress, checked: set[str] | None = None) -> list[Damage]:
+@operation(Place, seconds=LONGEST_TIMEOUT)
+def verify(task: Task, name: str, **_: Unpack[Place]) -> list[Damage]:
+    """Read and check every object of a stored table, and its log. Returns what is lost or damaged: nothing, if all is
+    well.
+    """
+    with closing(Stored(task.tables, task.tables.open(name))) as stored:
+        return find_damage(stored, task.progress, task.checked)
+
+
+def find_damage(stored: Stored, progress: Progress, checked: set[str] | None = None) -> list[Damage]:
     """Read and check every object: its digest, and that sealed objects open. Also checks the log, and each
     contributor's head: its signature, and that it is no older than what was collected.
 

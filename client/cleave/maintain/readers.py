@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from pydantic import JsonValue
 
+from cleave.ask.opening import column_names
+from cleave.ask.options import Opening, Place
 from cleave.ckks.owner_key import encoded
-from cleave.ckks.public_key import PublicKey
-from cleave.share.addressed import place_of, public_of
+from cleave.ckks.public_key import PublicKey, public_side
+from cleave.maintain.task import CONTINUES, Task, operation
+from cleave.share.addressed import place_of, public_of, read_holders
 from cleave.share.bundle import Bundle, publish_bundle
-from cleave.store.change import Change, Done, Plan, always
+from cleave.store.change import Change, ChangePlan, Done, always
 from cleave.store.contributors import min_group_of
+from cleave.store.first_use import PublicFile, require_compared
 from cleave.store.making import finished, make
 from cleave.store.manifest import Manifest, Reader, new_id, now
 from cleave.store.pieces import Addition, ChangeStep
@@ -28,6 +32,59 @@ from cleave.store.views import MOST_READERS, places_of
 from cleave.table.progress import Progress
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
+
+_READER = "a reader makes a key with `cleave reader new FILE` and sends FILE.pub"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """A reader of a table. `plain`: those of its `columns` that are plain. `folder`, `place`: below which it reads.
+
+    `version`: of the table now. `fingerprint`: the owner's, and @ with the number of records that its log has at least.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    plain: tuple[str, ...]
+    folder: str
+    place: str
+    version: int
+    fingerprint: str
+
+
+@operation(Opening, after=CONTINUES, writes=True)
+def add_reader(task: Task, name: str, **options: Unpack[Opening]) -> ReaderFacts:
+    """Let a reader query `columns` of the table `name`, as `cleave reader add` does.
+
+    `to`: FILE.pub=SHA256:..., or only the file if the key was used here before or the table has this reader. `names`:
+    it sees the names of the other columns. `yes`: it may read rows of people whom thresholds protect.
+    """
+    if options["to"] is None:
+        raise InputError("no reader is named", hint=f"--to FILE.pub=SHA256:...: {_READER}")
+    file = PublicFile.parse(options["to"])
+    ((reader, public),) = read_holders([file.path], "reader", _READER).items()
+    tables = task.tables  # a missing key is reported first
+    there = tables.open(name).manifest.readers if file.fingerprint is None else ()
+    listed = [public_of(each).fingerprint for each in there]
+    require_compared("reader", "--to", [(file, public.fingerprint)], listed)
+    wanted, how = column_names(options["columns"]) or (), {"names": options["names"], "yes": options["yes"]}
+    done = add(tables, name, reader, public, wanted, task.progress, **how)
+    return _facts(tables, done, next(each for each in done.manifest.readers if each.name == reader))
+
+
+@operation(Place, after=CONTINUES, writes=True)
+def revoke_reader(task: Task, name: str, reader: str, **_: Unpack[Place]) -> ReaderFacts:
+    """Seal the columns of a reader under new keys, as `cleave reader revoke` does. `reader`: name or fingerprint."""
+    done, gone = revoke(task.tables, name, reader, task.progress)
+    return _facts(task.tables, done, gone)
+
+
+def _facts(tables: Tables, opened: Opened, reader: Reader) -> ReaderFacts:
+    manifest = opened.manifest
+    plain = tuple(each for each in reader.columns if each in load_stored_schema(manifest).plain)
+    fingerprint = f"{public_side(tables.key).fingerprint}@{opened.head.log.count}"
+    folder = tables.folder(manifest.table)
+    return ReaderFacts(reader.name, reader.columns, plain, folder, reader.place, manifest.version, fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +130,7 @@ def add(
     box, signing = encoded(public.box), encoded(public.signing)
     place, id_, added = place_of(Bundle, public, opened.manifest.table), new_id(), now()
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         manifest, schema = base.manifest, load_stored_schema(base.manifest)
@@ -84,7 +141,7 @@ def add(
                     f"reader {reader.name!r} has other rights: {described(reader)}",
                     hint=f"cleave reader revoke {table} {reader.name}, then add it again",
                 )
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         if len(manifest.readers) >= MOST_READERS:
             raise InputError(f"a table has at most {MOST_READERS} readers")
         _require_consent(manifest, schema, yes=yes)
@@ -92,7 +149,7 @@ def add(
             id=id_, name=name, box=box, signing=signing, place=place, columns=spelled, names=names, added=added
         )
         changed = manifest.model_copy(update={"readers": (*manifest.readers, reader)})
-        return Plan(changed, details=_details(reader))
+        return ChangePlan(changed, details=_details(reader))
 
     change = Change("reader add", [public.fingerprint, spelled, names], plan)
     done = make(tables, table, change, progress).opened
@@ -108,26 +165,26 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
     ConflictError if others change the rows again and again.
     """
 
-    def mark(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def mark(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
         if _named(manifest.revoking, named) is not None:
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         reader = _named(manifest.readers, named)
         if reader is None:
             there = ", ".join(each.name for each in manifest.readers) or "none"
             raise InputError(f"there is no reader {named!r}", hint=f"readers of this table: {there}")
         others = tuple(each for each in manifest.readers if each != reader)
         changed = manifest.model_copy(update={"readers": others, "revoking": (*manifest.revoking, reader)})
-        return Plan(changed, details=_details(reader))
+        return ChangePlan(changed, details=_details(reader))
 
-    def reseal(base: Opened | None, stack: ExitStack) -> Plan:
+    def reseal(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if base is None:
             raise tables.no_table(table)
         manifest = base.manifest
         if not manifest.revoking:  # by another process, meanwhile
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         places = {place for each in manifest.revoking for place in places_of(manifest, each)}
         sealed = tuple(
             each.model_copy(update={"id": new_id()}) if number in places else each
@@ -135,7 +192,7 @@ def revoke(tables: Tables, table: str, named: str, progress: Progress) -> tuple[
         )
         rows = stack.enter_context(closing(Rows(tables, base)))
         pieces = [Resealed(each, rows, tables, sorted(places)) for each in manifest.segments]
-        return Plan(
+        return ChangePlan(
             manifest.model_copy(update={"sealed": sealed, "revoking": ()}),
             pieces,
             details={"readers": ", ".join(each.name for each in manifest.revoking)},

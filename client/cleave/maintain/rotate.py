@@ -9,13 +9,22 @@ rows added in between are copied first.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Unpack
 
+from cleave.ask.config import user
+from cleave.ask.opening import key_file, kms_of, passphrase_of
+from cleave.ask.options import Rotating
+from cleave.ckks.key_file import describe_key, open_key
+from cleave.ckks.public_key import public_side
 from cleave.contributions.collect import news
+from cleave.maintain.facts import StoredTable, stored_table
+from cleave.maintain.task import CONTINUES, Task, operation
 from cleave.objects.storage import ConflictError
 from cleave.releases.releases import reseal
 from cleave.share.bundle import publish_bundle
 from cleave.store.basis import digest_of
-from cleave.store.change import Change, HeldError, Plan, held, in_the_way
+from cleave.store.change import Change, ChangePlan, HeldError, held, in_the_way
 from cleave.store.log import copied as copied_log
 from cleave.store.making import make
 from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
@@ -24,6 +33,7 @@ from cleave.store.notes import drop_note, note
 from cleave.store.pieces import SegmentRows
 from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
+from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave_shared.errors import InputError
@@ -32,7 +42,38 @@ _TRIES = 20  # attempts to close a table while others add rows
 _HOLDS = 3  # the attempt after which others may not add rows
 
 
-def rotate(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
+@operation(Rotating, after=CONTINUES, again=False, writes=True)
+def rotate(task: Task, name: str, new_key: str | Path, **options: Unpack[Rotating]) -> StoredTable:
+    """Move a stored table to another key: all of it is sealed again.
+
+    Until that is done the table is under the old key alone. The same call continues a rotation that was stopped;
+    `undo`: it ends it instead, and the table stays under the old key.
+    """
+    target = key_file(new_key)
+    describe_key(target)  # a missing one is reported before the prompt for a passphrase
+    tables = task.tables
+    other = open_key(target, passphrase_of(options["new_passphrase"]), kms_of(options["profile"]))
+    new = Tables(tables.stores, other, SeenVersions(), user=user())
+    if options["undo"]:  # the new key tells which copy
+        return stored_table(undo(tables, new, name).manifest)
+    done = move_table(tables, new, name, task.progress).manifest
+    task.say(f"the fingerprint of the new key is {public_side(other).fingerprint}")
+    if done.contributors:
+        names = ", ".join(each.name for each in done.contributors)
+        task.say(
+            f"send contributors ({names}) a new public file, made by `cleave key export --table {name}` with the new "
+            "key: rows put with the old file are not collected"
+        )
+    if done.release is not None and done.release.analysts:
+        names = ", ".join(each.name for each in done.release.analysts)
+        task.say(f"send analysts ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    if done.readers:
+        names = ", ".join(each.name for each in done.readers)
+        task.say(f"send readers ({names}) the new fingerprint over another channel: they need it for --fingerprint")
+    return stored_table(done)
+
+
+def move_table(old: Tables, new: Tables, table: str, progress: Progress) -> Opened:
     """Move `table` to the key of `new`. Under the key of `old` nothing of it can be opened afterwards.
 
     Until the old head says that it moved, the table is under the old key alone. Raises InputError if the new key has
@@ -99,7 +140,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     source = opened.manifest
     table, table_id = source.table, new.key.tag(f"rotated {source.table_id}")  # the same name in every attempt
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:
         if old.replaced(opened):  # what is read of it may be deleted by now
             raise in_the_way(old)
         if base is not None and base.manifest.table_id != table_id:
@@ -128,7 +169,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
         rows = stack.enter_context(closing(Rows(old, opened)))
         missing = [each for each in source.segments if each.id not in present]
         pieces = [SegmentRows(rows, (each,), id=each.id) for each in missing]
-        return Plan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
+        return ChangePlan(Manifest.model_construct(**fields), pieces, old.cells(opened), 0, log)
 
     note(old, table, new)
     note(new, table, old)

@@ -13,12 +13,12 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from cleave.ask.calls import stack_level
 from cleave.ask.opening import opened
 from cleave.ask.options import Place, complete, stated
 from cleave.maintain.facts import StoredTable, stored_table
+from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.table.progress import Progress, bars
-from cleave_shared.errors import CleaveWarning, ServiceError
+from cleave_shared.errors import CleaveWarning, ServiceError, stack_level
 
 if TYPE_CHECKING:
     from cleave.store.reader import LostError, Opened
@@ -60,7 +60,6 @@ class Task:
         """Return `work()`. If another process changes a table that it reads, it begins again on the newest version,
         unless it has made a change itself, or `again` is False: then this raises ChangedError.
         """
-        from cleave.store.changed import ChangedError, is_replaced, on_newest  # noqa: PLC0415 - pydantic, for --help
 
         def begins_again(error: ServiceError | LostError) -> bool:
             if not is_replaced(error):

@@ -18,7 +18,7 @@ from flint import acb, acb_mat, arb, fmpq, fmpq_mat, fmpq_poly
 from cleave.aggregates.balls import Number, not_negative
 from cleave.models.design import DesignColumn
 from cleave.models.gram import Gram, Products
-from cleave.models.sums import Sums
+from cleave.models.sums import ModelSums
 from cleave.table.schema import Column
 from cleave.table.types import is_number
 from cleave_shared.errors import InputError, QueryRefused, UsageError
@@ -29,7 +29,7 @@ _PEOPLE_A_PARAMETER = 3  # at least, where a threshold is in force
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class Covariances:
     """Means and covariances of columns over `n` rows, divided by n - 1. `left_out`: rows without a value in one of
     them; None where a threshold forbids counting them.
     """
@@ -51,7 +51,7 @@ class Direction:
     vector: tuple[arb, ...]
 
 
-def moments(sums: Sums, names: Sequence[str]) -> Moments:
+def moments(sums: ModelSums, names: Sequence[str]) -> Covariances:
     """Ask for the sums of the columns and of their products, over rows where all have a value.
 
     Raises InputError for columns that are no numbers, QueryRefused where there are too few people.
@@ -89,10 +89,10 @@ def moments(sums: Sums, names: Sequence[str]) -> Moments:
         ]
         means = tuple(total / n for total in totals)
     left_out = None if sums.min_group else cell.rows - n
-    return Moments(tuple(each.name for each in columns), n, left_out, means, tuple(map(tuple, covariance)))
+    return Covariances(tuple(each.name for each in columns), n, left_out, means, tuple(map(tuple, covariance)))
 
 
-def _columns(sums: Sums, names: Sequence[str]) -> list[Column]:
+def _columns(sums: ModelSums, names: Sequence[str]) -> list[Column]:
     columns = [sums.schema.column(name) for name in names]
     if len(columns) < 2 or len({each.name for each in columns}) < len(columns):
         raise UsageError("principal components need at least two different columns")
@@ -104,7 +104,7 @@ def _columns(sums: Sums, names: Sequence[str]) -> list[Column]:
     return columns
 
 
-def _require_people(sums: Sums, nullable: Sequence[str], n: int, columns: int) -> None:
+def _require_people(sums: ModelSums, nullable: Sequence[str], n: int, columns: int) -> None:
     """Raises QueryRefused under a threshold if there are more numbers than a third of the people."""
     people, parameters = sums.people_of(nullable, n), columns + columns * (columns + 1) // 2
     if people is not None and _PEOPLE_A_PARAMETER * parameters > people:
@@ -115,7 +115,7 @@ def _require_people(sums: Sums, nullable: Sequence[str], n: int, columns: int) -
         )
 
 
-def directions(found: Moments, *, standardize: bool) -> list[Direction]:
+def directions(found: Covariances, *, standardize: bool) -> list[Direction]:
     """The eigenvalues and eigenvectors, the largest first.
 
     Raises QueryRefused if a column to standardize is constant, and if two eigenvalues are equal or may be.
@@ -145,7 +145,7 @@ def directions(found: Moments, *, standardize: bool) -> list[Direction]:
     )
 
 
-def _require_varying(found: Moments) -> None:
+def _require_varying(found: Covariances) -> None:
     for place, name in enumerate(found.columns):
         variance = found.covariance[place][place]
         if isinstance(variance, fmpq) and not variance:
@@ -156,7 +156,7 @@ def _require_varying(found: Moments) -> None:
             )
 
 
-def _matrix(found: Moments, *, standardize: bool) -> list[list[acb]]:
+def _matrix(found: Covariances, *, standardize: bool) -> list[list[acb]]:
     size = range(len(found.columns))
     balls = [[arb(each) for each in row] for row in found.covariance]
     if not standardize:
@@ -167,7 +167,7 @@ def _matrix(found: Moments, *, standardize: bool) -> list[list[acb]]:
     ]
 
 
-def _rational(found: Moments, *, standardize: bool) -> fmpq_mat:
+def _rational(found: Covariances, *, standardize: bool) -> fmpq_mat:
     """A matrix of fractions with the eigenvalues of the covariance or correlation matrix, to which it is similar."""
     rows: Any = [  # fractions, if all covariances are
         [each / found.covariance[place][place] if standardize else each for each in row]
@@ -176,7 +176,7 @@ def _rational(found: Moments, *, standardize: bool) -> fmpq_mat:
     return fmpq_mat(rows)
 
 
-def _require_simple(found: Moments, *, standardize: bool) -> None:
+def _require_simple(found: Covariances, *, standardize: bool) -> None:
     """Raises QueryRefused if two eigenvalues are equal: the characteristic polynomial then has a factor twice."""
     polynomial: fmpq_poly = _rational(found, standardize=standardize).charpoly()
     if polynomial.gcd(polynomial.derivative()).degree() > 0:

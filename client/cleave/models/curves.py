@@ -31,7 +31,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CurveStep:
     """One step of a curve, at its end `time`. `at_risk` counts those who had not left before the step.
 
     `survival` is the estimated probability to be without the event after the step. `error` is its standard error;
@@ -60,7 +60,7 @@ class Curve:
     group: Any
     n: int
     events: int
-    steps: tuple[Step, ...]
+    steps: tuple[CurveStep, ...]
     median: int | float | None
     mean: Certified
     mean_error: Certified
@@ -94,19 +94,19 @@ def number(value: fmpq) -> int | float:
     return int(value.p) if value.q == 1 else int(value.p) / int(value.q)
 
 
-def curve(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -> Curve:
+def curve_of(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -> Curve:
     """The curve of one group. `leaving` is in the order of time, `level` that of the intervals."""
     left = n = sum(each.events + each.censored for each in leaving)
     quantile = normal_quantile((1 + level) / 2)
     survival, greenwood = fmpq(1), fmpq(0)
     steps, exact = [], []
-    for each in leaving:
-        survival *= fmpq(left - each.events, left)
-        share = None if left == each.events else fmpq(each.events, left * (left - each.events))
+    for moment in leaving:
+        survival *= fmpq(left - moment.events, left)
+        share = None if left == moment.events else fmpq(moment.events, left * (left - moment.events))
         greenwood = greenwood + share if share is not None else fmpq(0)
-        exact.append((each.end, survival, share))
-        steps.append(_step(each, left, survival, greenwood, quantile))
-        left -= each.events + each.censored
+        exact.append((moment.end, survival, share))
+        steps.append(_step(moment, left, survival, greenwood, quantile))
+        left -= moment.events + moment.censored
     mean, variance = _mean(exact, until)
     with precision():
         error = certified(root(variance).ball)
@@ -115,7 +115,7 @@ def curve(group: Any, leaving: Sequence[Leaving], level: fmpq, until: fmpq) -> C
     return Curve(group, n, events, tuple(steps), median, certified(mean), error)
 
 
-def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile: arb) -> Step:
+def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile: arb) -> CurveStep:
     error = low = high = NONE
     if survival:
         with precision():
@@ -123,7 +123,7 @@ def _step(leaving: Leaving, left: int, survival: fmpq, greenwood: fmpq, quantile
             error = certified(root(survival * survival * greenwood).ball)
             low = certified(survival * (-spread).exp() if greenwood else survival)
             high = certified((survival * spread.exp()).min(arb(1)) if greenwood else survival)
-    return Step(number(leaving.end), left, leaving.events, leaving.censored, certified(survival), error, low, high)
+    return CurveStep(number(leaving.end), left, leaving.events, leaving.censored, certified(survival), error, low, high)
 
 
 def _mean(steps: Sequence[tuple[fmpq, fmpq, fmpq | None]], until: fmpq) -> tuple[fmpq, fmpq]:

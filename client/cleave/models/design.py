@@ -182,7 +182,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
     responses, terms = _sides(text)
     if len(responses) != 1:
         raise InputError("the formula has no single response", hint=_SHAPE)
-    reader = _Reader(schema)
+    reader = _FormulaReader(schema)
     (response,) = responses
     if not terms:
         raise InputError("the formula has no term", hint=_SHAPE)
@@ -256,7 +256,7 @@ def _power(node: Any) -> int:
     return int(text)
 
 
-class _Reader:
+class _FormulaReader:
     """Reads factors. `columns` has the numeric columns so far, by name; `factors` the columns of factors."""
 
     def __init__(self, schema: Schema) -> None:

@@ -14,10 +14,10 @@ from cleave.aggregates.balls import Number, nearest, rational, root
 from cleave.models.certified import NONE, Certified, certified, given_level, given_number
 from cleave.models.chances import f_tail, t_quantile, t_tail
 from cleave.models.design import DesignColumn, Formula, read_formula
-from cleave.models.gram import Cell, Gram, Products
+from cleave.models.gram import Gram, LevelTotals, Products
 from cleave.models.linear import Coefficient, LinearModel
 from cleave.models.solve import Solution, solved
-from cleave.models.sums import Group, Sums
+from cleave.models.sums import KeyedGroup, ModelSums
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.types import is_number
@@ -32,7 +32,7 @@ _ONE = "the constant"
 Ridge = int | float | Decimal | Fraction | str
 
 
-def fit_linear(sums: Sums, text: str, weights: str | None, ridge: Ridge, level: float) -> LinearModel:
+def fit_linear(sums: ModelSums, text: str, weights: str | None, ridge: Ridge, level: float) -> LinearModel:
     """Fit the formula `text` to the table of `sums`.
 
     Raises InputError for a formula, an option or a column that is wrong, QueryRefused for a model that these sums do
@@ -84,7 +84,7 @@ def require_gaussian(family: str) -> None:
         )
 
 
-def _cells(sums: Sums, formula: Formula, products: Products) -> dict[frozenset[tuple[str, Any]], Cell]:
+def _cells(sums: ModelSums, formula: Formula, products: Products) -> dict[frozenset[tuple[str, Any]], LevelTotals]:
     """Ask for all totals, by the factors and levels of their group. Raises QueryRefused if a threshold hides some."""
     names = list(formula.factors)
     keys = [identifier(formula.factors[name].name) for name in names]
@@ -117,7 +117,7 @@ def _require_released(products: Products) -> None:
 
 
 def _require_shown(
-    sums: Sums, formula: Formula, products: Products, groups: Sequence[Group], cells: Sequence[Cell]
+    sums: ModelSums, formula: Formula, products: Products, groups: Sequence[KeyedGroup], cells: Sequence[LevelTotals]
 ) -> None:
     """Raises QueryRefused if a group or figure of the design is hidden. No level is named."""
     few = f"fewer than {sums.min_group} {sums.people}"
@@ -145,7 +145,7 @@ def _require_shown(
     )
 
 
-def _few_missing(sums: Sums, formula: Formula, products: Products) -> QueryRefused:
+def _few_missing(sums: ModelSums, formula: Formula, products: Products) -> QueryRefused:
     factors = [each.name for each in formula.factors.values() if each.nullable]
     names = dict.fromkeys([*products.nullable, *factors])
     return QueryRefused(
@@ -154,7 +154,7 @@ def _few_missing(sums: Sums, formula: Formula, products: Products) -> QueryRefus
     )
 
 
-def _left_out(sums: Sums, formula: Formula, whole: Cell | None, n: int) -> int | None:
+def _left_out(sums: ModelSums, formula: Formula, whole: LevelTotals | None, n: int) -> int | None:
     """How many rows lack a value; None under a threshold, where the number may tell about few."""
     if sums.min_group or sums.released or whole is None:
         return None
@@ -162,7 +162,7 @@ def _left_out(sums: Sums, formula: Formula, whole: Cell | None, n: int) -> int |
     return (sums.count("COUNT(*)") or 0 if needs_count else whole.rows) - n
 
 
-def _levels_of(formula: Formula, cells: Mapping[frozenset[tuple[str, Any]], Cell]) -> dict[str, list[Any]]:
+def _levels_of(formula: Formula, cells: Mapping[frozenset[tuple[str, Any]], LevelTotals]) -> dict[str, list[Any]]:
     """The levels of each factor that have rows, sorted."""
     found: dict[str, set[Any]] = {name: set() for name in formula.factors}
     for key, cell in cells.items():
@@ -239,7 +239,7 @@ class _Fit:
 
     def model(
         self,
-        sums: Sums,
+        sums: ModelSums,
         formula: Formula,
         weights: str | None,
         levels: Mapping[str, Sequence[Any]],

@@ -18,10 +18,9 @@ from flint import arb, fmpq, fmpz
 from cleave.aggregates.balls import Number, precision, rational
 from cleave.aggregates.base import UNIT
 from cleave.models.design import DesignColumn
-from cleave.models.sums import Group, Sums, Total
+from cleave.models.sums import KeyedGroup, ModelSums, Total
 from cleave.sql.aligned import aligned, product
-from cleave.sql.nodes import Column as Named
-from cleave.sql.nodes import write
+from cleave.sql.nodes import ColumnRef, write
 from cleave.sql.ranges import range_of_type
 from cleave.sql.read import expression_of
 from cleave.table.duck import identifier
@@ -38,7 +37,7 @@ _SMALLEST = Fraction(1, 1 << 1074)  # the smallest double: an underflow loses le
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductTotal:
     """The total of a product of `columns`, over rows where the columns `nullable` have a value.
 
     `rows`: at most. `is_kept`: its own sum fits, since the table keeps it.
@@ -108,7 +107,7 @@ class Product:
         text = product(self.columns) or ""
         if self.is_square:
             column = expression_of(aligned(identifier(self.columns[0].name), self.nullable))
-            return write(expression_of(text).replaced(lambda node: column if isinstance(node, Named) else None))
+            return write(expression_of(text).replaced(lambda node: column if isinstance(node, ColumnRef) else None))
         return aligned(text, self.nullable)
 
     def _remainder(self, prime: int) -> str:
@@ -162,7 +161,9 @@ class Products:
     A sum that the table of `sums` keeps is asked for as it is.
     """
 
-    def __init__(self, columns: Mapping[str, Column], weights: Column | None, response: Column, sums: Sums) -> None:
+    def __init__(
+        self, columns: Mapping[str, Column], weights: Column | None, response: Column, sums: ModelSums
+    ) -> None:
         self._columns = columns
         self._sums = sums
         self._rows = _MOST_ROWS if sums.rows is None else sums.rows
@@ -170,14 +171,14 @@ class Products:
         every = [*columns.values(), *([weights] if weights else [])]
         self.nullable = tuple(sorted({each.name for each in every if each.nullable}))
         self._response = response
-        self.of: dict[tuple[str, ...], Product] = {}
+        self.of: dict[tuple[str, ...], ProductTotal] = {}
 
     def add(self, numbers: Iterable[str]) -> None:
         """Make sure that the product of the columns `numbers` is asked for."""
         key = tuple(sorted(numbers))
         columns = [self._columns[name] for name in key] + ([self._weights] if self._weights else [])
         if columns and key not in self.of:
-            asked = Product(tuple(columns), self.nullable, self._rows)
+            asked = ProductTotal(tuple(columns), self.nullable, self._rows)
             kept = replace(asked, is_kept=True)
             is_kept = asked.primes and not kept.primes and self._sums.keeps(kept.figures[0])
             self.of[key] = kept if is_kept else asked
@@ -188,7 +189,7 @@ class Products:
         count = f"COUNT({aligned(identifier(self._response.name), self.nullable)})" if self.nullable else "COUNT(*)"
         return [count, *(figure for each in self.of.values() for figure in each.figures)]
 
-    def cell(self, group: Group) -> Cell:
+    def cell(self, group: KeyedGroup) -> LevelTotals:
         """Return the totals of one group."""
         counted, *totals = group.totals
         sums, place = {}, 0
@@ -197,11 +198,11 @@ class Products:
             sums[key] = each.total(totals[place : place + width])
             place += width
         rows = None if counted.value is None else int(rational(counted.value).p)  # type: ignore[arg-type]
-        return Cell(group.rows, rows, sums)
+        return LevelTotals(group.rows, rows, sums)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LevelTotals:
     """The totals of one group: its rows, those `used` since all values are there (None: hidden), and all sums."""
 
     rows: int
@@ -220,7 +221,7 @@ class Gram:
     """
 
     columns: Sequence[DesignColumn]
-    cells: Mapping[frozenset[tuple[str, Any]], Cell]
+    cells: Mapping[frozenset[tuple[str, Any]], LevelTotals]
     products: Products
     weighted: bool
     sets: Collection[frozenset[str]] = (frozenset(),)
@@ -252,7 +253,7 @@ class Gram:
             lost = arb(rational(cell.rows * roundings * _SMALLEST))
             return ((largest + lost) / (1 - _gamma(roundings))).upper()
 
-    def _raw(self, one: int, two: int) -> tuple[Number, Cell | None, int]:
+    def _raw(self, one: int, two: int) -> tuple[Number, LevelTotals | None, int]:
         """An entry as answered, its cell (None if no row is in both), and the number of roundings it does not cover."""
         first, second = self.columns[one], self.columns[two]
         cell = self._cell(first, second)
@@ -270,7 +271,7 @@ class Gram:
         cell = self._cell(self.columns[one], self.columns[two])
         return cell.used or 0 if cell else 0
 
-    def _cell(self, one: DesignColumn, two: DesignColumn) -> Cell | None:
+    def _cell(self, one: DesignColumn, two: DesignColumn) -> LevelTotals | None:
         """The totals of the rows in the levels of both columns; None if there are no such rows."""
         levels = dict(one.levels)
         if any(levels.setdefault(factor, level) != level for factor, level in two.levels):

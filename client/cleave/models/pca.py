@@ -15,7 +15,7 @@ from cleave.aggregates.balls import Number
 from cleave.models.certified import NONE, Certified, certified
 from cleave.models.components import directions, moments
 from cleave.models.frames import columns_of, frame_of, is_missing, number_of
-from cleave.models.sums import Asked, Sums
+from cleave.models.sums import Asked, ModelSums
 from cleave.text.printable import printable
 from cleave.text.quantities import counted
 from cleave.text.tabular import Heading, html_table, table
@@ -156,7 +156,7 @@ class Components(Asked):
         return json.dumps(facts | self._asked_facts(), indent=2)
 
 
-def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardize: bool = True) -> Components:
+def principal_components(sums: ModelSums, columns: Sequence[str] | str, *, standardize: bool = True) -> Components:
     """Compute the components of columns of the table of `sums`.
 
     Raises InputError, UsageError for columns that do not fit, QueryRefused for too few people, for a constant column
@@ -171,15 +171,15 @@ def principal_components(sums: Sums, columns: Sequence[str] | str, *, standardiz
         deviations = [arb(each).sqrt() if each else fmpq(0) for each in own]
         components: list[Component] = []
         so_far: Number = fmpq(0)
-        for place, each in enumerate(pairs):
-            so_far = so_far + each.variance
+        for place, pair in enumerate(pairs):
+            so_far = so_far + pair.variance
             everything = place == len(pairs) - 1
             components.append(
                 Component(
-                    certified(each.variance),
-                    certified(each.variance / total),
+                    certified(pair.variance),
+                    certified(pair.variance / total),
                     certified(fmpq(1) if everything else so_far / total),
-                    dict(zip(found.columns, map(certified, each.vector), strict=True)),
+                    dict(zip(found.columns, map(certified, pair.vector), strict=True)),
                 )
             )
         centre = tuple(

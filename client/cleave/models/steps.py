@@ -19,7 +19,7 @@ from flint import arb, fmpq
 from cleave.aggregates.balls import Number, rational
 from cleave.models.certified import given_number
 from cleave.models.curves import Leaving
-from cleave.models.sums import Group, Sums
+from cleave.models.sums import KeyedGroup, ModelSums
 from cleave.table.duck import identifier
 from cleave.table.schema import Column
 from cleave.table.types import FLOATS, decimals_of, is_integer, is_number
@@ -38,7 +38,7 @@ _TIMES_WRITTEN = 3  # a key in one statement
 _ROOM = 1_000  # characters of a statement besides
 
 Width = int | float | Decimal | Fraction | str
-Counts = Mapping[tuple[Any, int], int]  # rows by group and event, of one step
+_Counts = Mapping[tuple[Any, int], int]  # rows by group and event, of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Counted:
     width: Fraction | None
 
 
-def counted(sums: Sums, time: Column, event: Column, by: Column | None, width: Width | None) -> Counted:
+def counted(sums: ModelSums, time: Column, event: Column, by: Column | None, width: Width | None) -> Counted:
     """Raises InputError for columns or a width that do not fit, QueryRefused where a group is too small."""
     return _Steps(sums, time, event, by, _width(width, time)).counted()
 
@@ -88,7 +88,7 @@ def _width(width: Width | None, time: Column) -> Fraction | None:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _StepRows:
     """Rows by group, start of a step, and event. `left_out`: rows without one of them."""
 
     rows: dict[tuple[Any, fmpq, int], int]
@@ -96,7 +96,7 @@ class _Rows:
 
 
 class _Steps:
-    def __init__(self, sums: Sums, time: Column, event: Column, by: Column | None, width: Fraction | None) -> None:
+    def __init__(self, sums: ModelSums, time: Column, event: Column, by: Column | None, width: Fraction | None) -> None:
         if event.type != "BOOLEAN" and not is_integer(event.type):
             raise InputError(
                 f"the events {event.name!r} are {event.type}, not BOOLEAN or whole numbers 0 and 1",
@@ -134,7 +134,7 @@ class _Steps:
         ordered = sorted(leaving, key=lambda group: (type(group).__name__, group))
         return Counted({group: leaving[group] for group in ordered}, left_out, merged, self._width)
 
-    def _first(self, step: str) -> _Rows:
+    def _first(self, step: str) -> _StepRows:
         """Ask for events in the cheaper of two forms: as groups, or as a sum. A release may have only one of them."""
         try:
             return self._ask(step, is_key=self._sums.is_key(self._event.name))
@@ -143,7 +143,7 @@ class _Steps:
                 raise
         return self._ask(step, is_key=False)
 
-    def _timed_rows(self, step: str, *, unseen: bool = False) -> _Rows:
+    def _timed_rows(self, step: str, *, unseen: bool = False) -> _StepRows:
         """Ask under the threshold for rows with a time and an event. Those without a group are the group None: a curve
         of all rows less those of the groups would tell of them.
         """
@@ -160,20 +160,22 @@ class _Steps:
     def _end(self, start: fmpq) -> fmpq:
         return start + rational(self._width) if self._width is not None else start
 
-    def _ask(self, step: str, *, is_key: bool, where: str = "", unseen: bool = False, ungrouped: bool = False) -> _Rows:
+    def _ask(
+        self, step: str, *, is_key: bool, where: str = "", unseen: bool = False, ungrouped: bool = False
+    ) -> _StepRows:
         by = [identifier(self._by.name)] if self._by else []
         event = identifier(self._event.name)
         keys = [*by, step, *([event] if is_key else [])]
         figures = [] if is_key else self._figures(event)
-        found = _Rows({}, 0)
-        for each in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
-            if None in each.keys[len(by) if ungrouped else 0 :]:
-                found.left_out += each.rows
+        found = _StepRows({}, 0)
+        for cell in self._sums.ask(keys, [tuple(range(len(keys)))], figures, where, unseen=unseen):
+            if None in cell.keys[len(by) if ungrouped else 0 :]:
+                found.left_out += cell.rows
                 continue
-            group = each.keys[0] if by else None
-            start = _start(each.keys[len(by)], self._time)
-            counts = self._keyed(each) if is_key else self._summed(each)
-            found.left_out += each.rows - sum(counts.values())
+            group = cell.keys[0] if by else None
+            start = _start(cell.keys[len(by)], self._time)
+            counts = self._keyed(cell) if is_key else self._summed(cell)
+            found.left_out += cell.rows - sum(counts.values())
             found.rows |= {(group, start, number): rows for number, rows in counts.items() if rows}
         self._require_few({start for _, start, _ in found.rows})
         return found
@@ -199,7 +201,7 @@ class _Steps:
         event = self._event
         return event.type == "BOOLEAN" or (event.lower is not None and event.lower >= 0 and event.upper in (0, 1))
 
-    def _keyed(self, group: Group) -> dict[int, int]:
+    def _keyed(self, group: KeyedGroup) -> dict[int, int]:
         """The rows of a group, by its event."""
         event = group.keys[-1]
         if event not in (0, 1):
@@ -212,7 +214,7 @@ class _Steps:
             hint="1 or true: the event happened; 0 or false: the person left without it",
         )
 
-    def _summed(self, group: Group) -> dict[int, int]:
+    def _summed(self, group: KeyedGroup) -> dict[int, int]:
         """The rows of a group without and with the event."""
         if any(total.hidden for total in group.totals):
             hint = "" if self._is_bounded else f"the totals must show that no event is other than 0 and 1: {_BOUNDS}"
@@ -236,7 +238,7 @@ class _Steps:
         if len(starts) > MOST_STEPS:
             raise QueryRefused(f"a curve has at most {MOST_STEPS} steps", hint="give a larger width")
 
-    def _merged(self, step: str) -> tuple[_Rows, dict[fmpq, fmpq]]:
+    def _merged(self, step: str) -> tuple[_StepRows, dict[fmpq, fmpq]]:
         """Rows of merged steps, by their numbers, and the end of each."""
         sums = self._sums
         fine: dict[fmpq, dict[tuple[Any, int], int]] = {}
@@ -290,7 +292,7 @@ class _Steps:
         return sum(each.rows for each in groups if any(each.keys))
 
 
-def merge(steps: Sequence[Counts], least: int) -> list[int] | None:
+def merge(steps: Sequence[_Counts], least: int) -> list[int] | None:
     """The last index of each merged step: every count of rows in it is none, or at least `least`.
 
     A step is merged with those that follow; what is left at the end goes to the step before. None if even all steps
@@ -313,7 +315,7 @@ def merge(steps: Sequence[Counts], least: int) -> list[int] | None:
     return [*lasts, len(steps) - 1] if current else lasts
 
 
-def _add(counts: dict[tuple[Any, int], int], more: Counts) -> None:
+def _add(counts: dict[tuple[Any, int], int], more: _Counts) -> None:
     for key, rows in more.items():
         counts[key] = counts.get(key, 0) + rows
 

@@ -1,7 +1,7 @@
 """Ask for the sums of a model, as ordinary statements of a session.
 
     with session.snapshot():
-        sums = Sums(session, asking)
+        sums = ModelSums(session, asking)
         groups = sums.ask(['"ward"'], [(0,), ()], ['SUM("age")', 'SUM("age" * "age")'])
 
 So a file, a stored table and a release answer a model as they answer a query, with the same checks and thresholds.
@@ -30,7 +30,7 @@ from cleave_shared.errors import NotComputable, QueryRefused, SumOverflows, Unde
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ask.options import Asking
-    from cleave.ask.question import Result, Usage
+    from cleave.ask.question import Answer, Usage
     from cleave.ask.session import Session
     from cleave.finish import ResultTable
     from cleave.table.schema import Schema
@@ -57,7 +57,7 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KeyedGroup:
     """A group of the set number `set` of keys. `keys` has the values of that set's keys, in their order; `rows` is its
     number of rows.
     """
@@ -96,7 +96,7 @@ class Asked:
         }
 
 
-class Sums:
+class ModelSums:
     """Sums of one table for one model. `answers` and `seen` have the answers and descriptions of all statements so far.
 
     `min_group` is the threshold in force, or 0. `left_out` counts groups that it left out.
@@ -108,7 +108,7 @@ class Sums:
         self._asking = asking
         self._options = question_options(asking)
         self.table = table or session.name
-        self.answers: list[Result] = []
+        self.answers: list[Answer] = []
         self.seen: list[Description] = []
         self.seconds = 0.0
         self._spent = spent
@@ -193,7 +193,7 @@ class Sums:
         where: str = "",
         *,
         unseen: bool = False,
-    ) -> list[Group]:
+    ) -> list[KeyedGroup]:
         """Return the groups of each set of keys that the answers show, with one total per figure.
 
         `keys` and `figures` are SQL, and so is `where`; `sets` has indices of `keys`. Many figures are asked for in
@@ -215,7 +215,7 @@ class Sums:
                 raise QueryRefused("two statements of one model show different groups", hint="try again")
             for key, totals in found.items():
                 groups.setdefault(key, []).extend(totals)
-        return [Group(*key, rows[key], tuple(totals)) for key, totals in groups.items()]
+        return [KeyedGroup(*key, rows[key], tuple(totals)) for key, totals in groups.items()]
 
     def count(self, figure: str) -> int | None:
         """Return a whole number of the whole table, such as COUNT(DISTINCT patient); None if it is hidden."""
@@ -225,7 +225,7 @@ class Sums:
 
     def missing(
         self, keys: Sequence[str], sets: Sequence[Sequence[int]], nullable: Sequence[bool], columns: Collection[str]
-    ) -> list[Group] | None:
+    ) -> list[KeyedGroup] | None:
         """Return the rows by what they lack; None if a threshold hides some. Ask nothing without one.
 
         The sums of a model are over rows with a value in each of its columns, and those of a model with fewer columns

@@ -13,9 +13,9 @@ from flint import fmpq
 from cleave.aggregates.balls import nearest, rational
 from cleave.finish import ResultTable
 from cleave.models.certified import Certified, given_level, given_number
-from cleave.models.curves import Curve, LogRank, curve, log_rank, number
+from cleave.models.curves import Curve, LogRank, curve_of, log_rank, number
 from cleave.models.steps import MOST_DIGITS, Width, counted
-from cleave.models.sums import Asked, Sums
+from cleave.models.sums import Asked, ModelSums
 from cleave.sql.plan import Output
 from cleave.text import figures, quantities
 from cleave.text.printable import printable
@@ -77,11 +77,11 @@ class Survival(Asked):
         names = [*([self.by] if self.by else []), "time", *_COUNTS, *_FIGURES]
         keys = 2 if self.by else 1
         rows, bounds, exact = [], [], []
-        for each in self.curves:
-            for step in each.steps:
+        for curve in self.curves:
+            for step in curve.steps:
                 found = [getattr(step, name) for name in _FIGURES]
                 counts = [getattr(step, name) for name in _COUNTS]
-                rows.append([*([each.group] if self.by else []), step.time, *counts, *map(_value, found)])
+                rows.append([*([curve.group] if self.by else []), step.time, *counts, *map(_value, found)])
                 bounds.append([*[None] * keys, *[0.0] * 3, *(one.bound if one.exists else None for one in found)])
                 exact.append([*[None] * keys, *[True] * 3, *(one.bound == 0 if one.exists else None for one in found)])
         group = ["VARCHAR"] if self.by else []
@@ -109,13 +109,13 @@ class Survival(Asked):
         names = ["n", "events", *(["expected"] if self.test else []), "median", "mean", "std error"]
         headings = [*([Heading(self.by)] if self.by else []), *(Heading(name, justify="right") for name in names)]
         rows = []
-        for place, each in enumerate(self.curves):
+        for place, curve in enumerate(self.curves):
             expected = [self.test.expected[place].short] if self.test else []
-            median = "not reached" if each.median is None else figures.plain(each.median)
+            median = "not reached" if curve.median is None else figures.plain(curve.median)
             rows.append(
                 [
-                    *([figures.plain(each.group)] if self.by else []),
-                    *(f"{each.n:,}", f"{each.events:,}", *expected, median, each.mean.short, each.mean_error.short),
+                    *([figures.plain(curve.group)] if self.by else []),
+                    *(f"{curve.n:,}", f"{curve.events:,}", *expected, median, curve.mean.short, curve.mean_error.short),
                 ]
             )
         return headings, rows
@@ -189,7 +189,7 @@ class Survival(Asked):
 
 
 def survive(
-    sums: Sums,
+    sums: ModelSums,
     time: str,
     event: str,
     by: str | None = None,
@@ -209,7 +209,7 @@ def survive(
     found = counted(sums, columns[0], columns[1], columns[2] if by else None, width)
     last = min(leaving[-1].end for leaving in found.groups.values())
     end = last if end is None else end
-    curves = tuple(curve(group, leaving, chosen, end) for group, leaving in found.groups.items())
+    curves = tuple(curve_of(group, leaving, chosen, end) for group, leaving in found.groups.items())
     _require_known(curves, end, by)
     return Survival(
         time=columns[0].name,

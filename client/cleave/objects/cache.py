@@ -140,13 +140,13 @@ class Cache:
             entries = folder_store.described(self._root, _FOLDER)
             size = sum(each.st_size for _, each in entries)
             gone = []
-            for name, each in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
+            for name, status in sorted(entries, key=lambda entry: entry[1].st_mtime_ns):
                 if size <= self._limit:
                     break
                 if name.endswith(_VERSION):
                     continue
                 gone.append(name)
-                size -= each.st_size
+                size -= status.st_size
             self._delete(gone)
 
     def close(self) -> None:

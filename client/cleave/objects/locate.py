@@ -22,6 +22,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cleave.deadline import Deadline, OutOfTime
 from cleave.files import expanded
 from cleave.objects.retention import Retention
 from cleave.objects.storage import (
@@ -33,7 +34,6 @@ from cleave.objects.storage import (
     checked,
     too_large,
 )
-from cleave.processes.deadline import Deadline, OutOfTime
 from cleave_shared import folder_store, limits
 from cleave_shared.errors import InputError, UsageError
 from cleave_shared.folder_store import ForeignEntry
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from boto3.session import Session
 
 CALL_SECONDS = 900.0  # 100 MB at 1 Mbit/s
-_S3 = "s3://"
 
 
 class Bounded:
@@ -86,6 +85,57 @@ class Bounded:
             ) from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """A kind of store. `prefix`: of its places, "" for a folder; `form`: how they are written.
+
+    `open`: (place, AWS session, endpoint) -> store. `is_remote`: its objects come over a network, so they are cached,
+    and requests are paid for; else services of this machine alone can read them. `runs_jobs`: Step Functions read and
+    write there, see JobStorage.
+    """
+
+    prefix: str
+    form: str
+    open: Callable[[str, Callable[[], Session], str | None], Storage]
+    is_remote: bool
+    runs_jobs: bool
+
+
+def _open_folder(place: str, _: Callable[[], Session], __: str | None) -> Storage:
+    return Folder(expanded(place))
+
+
+def _open_bucket(place: str, session: Callable[[], Session], endpoint: str | None) -> Storage:
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    if not bucket:
+        raise _no_store(place)
+    if "results" in prefix.split("/"):
+        raise UsageError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
+    opened = session()  # first: its error says if boto3 is not installed
+    from cleave.objects.s3 import Bucket  # noqa: PLC0415 - boto3 takes 120 ms, and a folder needs none of it
+
+    return Bucket(opened, bucket, prefix, endpoint)
+
+
+_FOLDER = Scheme(prefix="", form="a folder", open=_open_folder, is_remote=False, runs_jobs=False)
+_S3 = Scheme(prefix="s3://", form="s3://bucket/prefix", open=_open_bucket, is_remote=True, runs_jobs=True)
+SCHEMES = (_FOLDER, _S3)
+_FORMS = " or ".join(each.form for each in SCHEMES)
+
+
+def scheme_of(place: str) -> Scheme:
+    """The kind of store at a place, or at the location of a store. Raises UsageError if there is none."""
+    place = place.strip()
+    found = next((each for each in SCHEMES if each.prefix and place.startswith(each.prefix)), _FOLDER)
+    if found is _FOLDER and "://" in place:
+        raise _no_store(place)
+    return found
+
+
+def _no_store(place: str) -> UsageError:
+    return UsageError(f"{place}: not a store", hint=_FORMS)
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """The stores of the sensitive and the plain half, which may be the same."""
@@ -99,7 +149,7 @@ class Stores:
         this name.
         """
         place = self.sensitive.location
-        return place if "://" in place else str(Path(place).resolve())
+        return place if scheme_of(place).is_remote else str(Path(place).resolve())
 
     def distinct(self) -> list[Storage]:
         """Each store once."""
@@ -124,25 +174,24 @@ class Stores:
 def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str | None = None) -> Stores:
     """Open stores whose calls are all limited in time.
 
-    `where`: SENSITIVE[,PLAIN], each a folder or s3://bucket/prefix. A Path is one folder, whatever characters it has.
+    `where`: SENSITIVE[,PLAIN], each of a form of SCHEMES. A Path is one folder, whatever characters it has.
     `endpoint`: of an S3 that is not AWS's.
 
     Raises UsageError if `where` names no store, ServiceError without credentials.
     """
     if isinstance(where, Path):
-        if where.parts[:1] == (_S3.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
-            raise UsageError("store: an S3 place must be text, not a path", hint="store='s3://bucket/prefix'")
+        for each in SCHEMES:
+            if where.parts[:1] == (each.prefix.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
+                raise UsageError(f"store: {each.form} must be text, not a path", hint=f"store='{each.form}'")
         store = Bounded(Folder(expanded(where)))
         return Stores(store, store)
     if not isinstance(where, str):
-        raise UsageError(
-            f"store: is {type(where).__name__}, not text or a path", hint="a folder, or s3://bucket/prefix"
-        )
+        raise UsageError(f"store: is {type(where).__name__}, not text or a path", hint=_FORMS)
     places = where.split(",")
     if len(places) > 2 or not all(place.strip() for place in places):
         raise UsageError(
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
-            hint="each is a folder or s3://bucket/prefix",
+            hint=f"each is {_FORMS}",
         )
     one = cache(session)  # reading S3's service description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]
@@ -151,21 +200,13 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
 
 def absolute(where: str) -> str:
     """`where`, as `open_stores` takes it, with absolute paths of folders."""
-    return ",".join(place if "://" in place else str(expanded(place.strip()).absolute()) for place in where.split(","))
+    return ",".join(
+        place if scheme_of(place).is_remote else str(expanded(place.strip()).absolute()) for place in where.split(",")
+    )
 
 
 def open_store(place: str, session: Callable[[], Session], endpoint: str | None = None) -> Storage:
-    if "://" not in place:
-        return Folder(expanded(place))
-    bucket, _, prefix = place.removeprefix(_S3).partition("/")
-    if not place.startswith(_S3) or not bucket:
-        raise UsageError(f"{place}: not a store", hint="a folder, or s3://bucket/prefix")
-    if "results" in prefix.split("/"):
-        raise UsageError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
-    opened = session()  # first: its error says if boto3 is not installed
-    from cleave.objects.s3 import Bucket  # noqa: PLC0415 - boto3 takes 120 ms, and a folder needs none of it
-
-    return Bucket(opened, bucket, prefix, endpoint)
+    return scheme_of(place).open(place, session, endpoint)
 
 
 LOCK_SECONDS = 30.0

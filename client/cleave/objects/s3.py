@@ -80,7 +80,7 @@ _AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _VERSIONING = "before-parse.s3.GetBucketVersioning"
 _VERSIONS = re.compile(rb"<\w*Versioning\w*[ />]")  # AWS: VersioningConfiguration
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 Fact = TypeVar("Fact")
 
 
@@ -300,7 +300,7 @@ class Bucket:
                 raise too_large(self.location, name, most)
         return b"".join(parts)
 
-    def _try(self, ask: Callable[[], Answer]) -> Answer:
+    def _try(self, ask: Callable[[], _Answer]) -> _Answer:
         try:
             return ask()
         except ClientError as error:
@@ -364,8 +364,8 @@ def _add_page(
     listed = page.get("Contents", ())
     if page.get("KeyCount", len(listed)) != len(listed):
         raise WrongAnswerError("its list names fewer objects than it counts")
-    for each in listed:
-        key, found = str(each["Key"]), fact(each)
+    for entry in listed:
+        key, found = str(entry["Key"]), fact(entry)
         if not key.startswith(wanted["Prefix"]):
             raise WrongAnswerError("its list names objects of another folder")
         if key in facts:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from cleave.objects.retention import Retention
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, Code, InputError, ServiceError
 
-Content = TypeVar("Content")
+_Content = TypeVar("_Content")
 Checked = TypeVar("Checked")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(/[a-z0-9][a-z0-9.-]*)*")
@@ -155,6 +156,18 @@ class Storage(Protocol):
     def close(self) -> None: ...
 
 
+class JobStorage(Storage, Protocol):
+    """A store in which Step Functions find what a job needs."""
+
+    def key(self, name: str) -> str:
+        """An object's name in the bucket."""
+        ...
+
+    def signing_ends(self) -> datetime | None:
+        """When links expire together with the credentials that signed them."""
+        ...
+
+
 def require_place(store: Storage) -> None:
     """Raise InputError if the store is a folder that does not exist."""
     if not store.exists():
@@ -171,7 +184,7 @@ def checked(name: str) -> str:
     return name
 
 
-def read_twice(read: Callable[[], Content], check: Callable[[Content], Checked]) -> Checked:
+def read_twice(read: Callable[[], _Content], check: Callable[[_Content], Checked]) -> Checked:
     """Return `check` of what `read` returns. If `check` raises CheckFailed, read once more: a bit may have flipped in
     transit.
     """

@@ -41,11 +41,11 @@ _FIRST_YEAR, _LAST_YEAR = 1850, 2100  # other numbers of four digits are codes
 _LIFETIME = 40  # years that only birth dates span
 
 
-Shape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
+FieldShape = tuple[int, int, bool]  # how many fields, the first row, any with leading zeros
 
 
 @dataclass(slots=True)
-class Facts:
+class ColumnFacts:
     """What is known of a column: `filled` rows that are not NULL, `distinct` values, lengths in characters.
 
     `sample` holds some fields as written, without NULLs, and `values` every different value if there are few. `note`
@@ -66,7 +66,7 @@ class Facts:
     unit: str = ""
     format: str | None = None
     tokens: tuple[str, ...] = ()
-    shapes: dict[str, Shape] = field(default_factory=dict)
+    shapes: dict[str, FieldShape] = field(default_factory=dict)
     changed: tuple[str, str] | None = None
 
     @property
@@ -92,7 +92,7 @@ class Proposal:
     unsure: bool = False
 
 
-def propose_kind(facts: Facts) -> Proposal:
+def propose_kind(facts: ColumnFacts) -> Proposal:
     """Return the kind proposed for a column, and why."""
     if not facts.sample:
         return Proposal(Kind.SEALED, "holds no value to judge by", unsure=True)
@@ -102,7 +102,7 @@ def propose_kind(facts: Facts) -> Proposal:
     return _by_values(facts, said) or _by_name(facts, said) or _harmless(facts) or _safe(facts, said)
 
 
-def _by_values(facts: Facts, said: frozenset[str]) -> Proposal | None:
+def _by_values(facts: ColumnFacts, said: frozenset[str]) -> Proposal | None:
     if facts.type == "VARCHAR":
         # record numbers with leading zeros are written like phone numbers, but for signs
         bare = bool(said & IDENTIFIER) and all(value.strip().isdecimal() for value in facts.sample)
@@ -114,7 +114,7 @@ def _by_values(facts: Facts, said: frozenset[str]) -> Proposal | None:
     return Proposal(Kind.SEALED, reason) if reason else None
 
 
-def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
+def _by_name(facts: ColumnFacts, said: frozenset[str]) -> Proposal | None:
     """Return the proposal for a sensitive name, or for free text."""
     if names_a_person(facts.name):
         return Proposal(Kind.SEALED, "name says: a name of a person")
@@ -128,7 +128,7 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
                 continue
             if is_free_text and name != "address":
                 break
-            kind = topic.number if is_number(facts.type) or facts.type == "BOOLEAN" else topic.text
+            kind = topic.kind(facts.type)
             label = "care or death" if name == "care" and facts.type not in TIMES else topic.label
             return Proposal(kind, f"name says: {label}")
     if is_free_text:
@@ -142,7 +142,7 @@ def _by_name(facts: Facts, said: frozenset[str]) -> Proposal | None:
     return None
 
 
-def _harmless(facts: Facts) -> Proposal | None:
+def _harmless(facts: ColumnFacts) -> Proposal | None:
     """Return a proposal of plain, if all is harmless. No other function makes a column plain."""
     if not facts.repeats:
         return None
@@ -159,12 +159,12 @@ def _harmless(facts: Facts) -> Proposal | None:
     return None
 
 
-def _listed(facts: Facts) -> str | None:
+def _listed(facts: ColumnFacts) -> str | None:
     """Describe the values if each is in a list, or has a form, that says nothing about a person."""
     return harmless.harmless_values(facts.name, facts.values) or values.of_named_list(facts.name, facts.values)
 
 
-def _doubt(facts: Facts) -> str:
+def _doubt(facts: ColumnFacts) -> str:
     """Return a reason against trusting a harmless name; "" for none."""
     if facts.type != "BOOLEAN" and harmless.contradicts(facts.sample):
         return "half of its values or more are figures or answers about someone"
@@ -179,7 +179,7 @@ def _doubt(facts: Facts) -> str:
     return ""
 
 
-def _is_known(facts: Facts) -> bool:
+def _is_known(facts: ColumnFacts) -> bool:
     """Check whether all words of the name and all values are harmless; "Brand A" looks like a person's name
     and is not.
     """
@@ -189,7 +189,7 @@ def _is_known(facts: Facts) -> bool:
     return bool(named and facts.values and not values.strange(facts.name, facts.values))
 
 
-def _strange(facts: Facts) -> str:
+def _strange(facts: ColumnFacts) -> str:
     if not facts.values:
         return f"its {facts.distinct} different values are too many to check"
     count = values.strange(facts.name, facts.values)
@@ -200,7 +200,7 @@ def _strange(facts: Facts) -> str:
     )
 
 
-def _may_be_plain(facts: Facts) -> bool:
+def _may_be_plain(facts: ColumnFacts) -> bool:
     """Return whether a column with a harmless name has a type that fits it, and no more values than such
     columns have.
     """
@@ -213,7 +213,7 @@ def _may_be_plain(facts: Facts) -> bool:
     return facts.type in ("VARCHAR", "DATE")
 
 
-def _safe(facts: Facts, said: frozenset[str]) -> Proposal:
+def _safe(facts: ColumnFacts, said: frozenset[str]) -> Proposal:
     """Propose the safe kind: numbers are encrypted and the rest is sealed."""
     few = f"{facts.distinct} different value{'' if facts.distinct == 1 else 's'}"
     if is_number(facts.type):
@@ -253,7 +253,7 @@ def _counts_up(sample: tuple[str, ...]) -> bool:
     return len(values) > 2 and len({after - before for before, after in pairwise(values)}) == 1
 
 
-def _spans_a_lifetime(facts: Facts) -> bool:
+def _spans_a_lifetime(facts: ColumnFacts) -> bool:
     """Return whether dates, or numbers that may be years, are as far apart as people's years of birth."""
     if facts.type not in ("DATE", "TIMESTAMP", ZONED, "BIGINT"):
         return False
@@ -277,6 +277,10 @@ class Topic:
     number: Kind
     text: Kind
     words: frozenset[str]
+
+    def kind(self, type_: str) -> Kind:
+        """The kind that a column of this type should have."""
+        return self.number if is_number(type_) or type_ == "BOOLEAN" else self.text
 
 
 TOPICS = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cleave.propose.detect import CHECKED, MANY, Facts, Shape
+from cleave.propose.detect import CHECKED, MANY, ColumnFacts, FieldShape
 from cleave.propose.harmless import harmless_name
 from cleave.table.cast import (
     CENSORED,
@@ -51,7 +51,7 @@ _COMMA = ((",", ""), (",", "."))
 _RARE = tuple((d, t) for d in (".", ",") for t in (" ", "'", "\u00a0", "\u202f", "\u2019"))
 
 
-def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
+def infer(text: Table) -> tuple[CsvDialect, list[ColumnFacts]]:
     """Infer the dialect and the facts of the columns. `text` is the file with every column as VARCHAR.
 
     The null tokens of the file's own dialect count, and so does what it makes of censored numbers.
@@ -72,7 +72,7 @@ def infer(text: Table) -> tuple[CsvDialect, list[Facts]]:
     return dialect, drafts
 
 
-def _measure(text: Table, tokens: tuple[str, ...]) -> list[Facts]:
+def _measure(text: Table, tokens: tuple[str, ...]) -> list[ColumnFacts]:
     drafts = []
     columns = text.schema.columns
     for start in range(0, len(columns), _BATCH):
@@ -85,11 +85,13 @@ def _measure(text: Table, tokens: tuple[str, ...]) -> list[Facts]:
         row = text.connection.execute(f"SELECT {figures} FROM {text.relation}").fetchall()[0]
         for index, column in enumerate(batch):
             filled, distinct, average, longest, nulls = row[5 * index : 5 * index + 5]
-            drafts.append(Facts(column.name, "VARCHAR", filled, distinct, average, longest, tokens=tuple(nulls or ())))
+            drafts.append(
+                ColumnFacts(column.name, "VARCHAR", filled, distinct, average, longest, tokens=tuple(nulls or ()))
+            )
     return drafts
 
 
-def _sample(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
+def _sample(text: Table, drafts: Sequence[ColumnFacts], tokens: tuple[str, ...]) -> None:
     """Sample evenly spaced fields of each column, or the first ones if that finds none, and every value of
     categories.
     """
@@ -120,7 +122,7 @@ def _solid(name: str, tokens: tuple[str, ...]) -> str:
     return f"{name} IS NOT NULL AND NOT {is_null_token(name, tokens)}"
 
 
-def _number_format(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> CsvDialect:
+def _number_format(text: Table, drafts: Sequence[ColumnFacts], tokens: tuple[str, ...]) -> CsvDialect:
     """Return a dialect with the separators under which most columns hold only numbers."""
     dialect = text.schema.dialect
     for draft in drafts:
@@ -147,11 +149,11 @@ def _is_censored(field: str) -> bool:
     return sign is not None and _NUMBER_LIKE.fullmatch(field, sign.end()) is not None
 
 
-def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
+def _uncensored(shapes: Mapping[str, FieldShape], censored: str) -> dict[str, FieldShape]:
     """Return the shapes as the dialect reads them. A limit becomes its number, or is left out if it is read as NULL."""
     if not censored:
         return dict(shapes)
-    read: dict[str, Shape] = {}
+    read: dict[str, FieldShape] = {}
     for shape, (count, row, marked) in shapes.items():
         if _is_censored(shape) and censored == "null":
             continue
@@ -161,7 +163,7 @@ def _uncensored(shapes: Mapping[str, Shape], censored: str) -> dict[str, Shape]:
     return read
 
 
-def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
+def _split_units(draft: ColumnFacts, shapes: dict[str, FieldShape]) -> None:
     """Split off the unit that all fields share. Fields with different units stay text."""
     units = {shape: match[0] if (match := _UNIT.search(shape)) else "" for shape in shapes}
     several = set(units.values())
@@ -172,7 +174,7 @@ def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
         draft.note = f"numbers, most with {with_unit}, others not, the first in data row {row}: kept as text"
         return
     (draft.unit,) = several
-    merged: dict[str, Shape] = {}
+    merged: dict[str, FieldShape] = {}
     for shape, (count, row, marked) in shapes.items():
         bare = re.sub(r"^([+(-])\s+", r"\1", shape.replace(draft.unit, "", 1).strip()) if draft.unit else shape
         before = merged.get(bare, (0, row, False))
@@ -180,7 +182,7 @@ def _split_units(draft: Facts, shapes: dict[str, Shape]) -> None:
     draft.shapes = merged
 
 
-def _odd(draft: Facts, dialect: CsvDialect) -> list[str]:
+def _odd(draft: ColumnFacts, dialect: CsvDialect) -> list[str]:
     """Return the shapes that are not numbers."""
     patterns = [re.compile(number_pattern(dialect, None)), re.compile(accounting_pattern(dialect, None))]
     return [
@@ -193,7 +195,7 @@ def _strange(odd: Sequence[str]) -> list[str]:
     return [shape for shape in odd if not _is_censored(shape) and shape.strip().lower() not in MISSING]
 
 
-def _type_number(text: Table, draft: Facts, dialect: CsvDialect, tokens: tuple[str, ...]) -> None:
+def _type_number(text: Table, draft: ColumnFacts, dialect: CsvDialect, tokens: tuple[str, ...]) -> None:
     if odd := _odd(draft, dialect):
         total = sum(count for count, _, _ in draft.shapes.values())
         numbers = total - sum(draft.shapes[shape][0] for shape in odd)
@@ -233,7 +235,7 @@ def _type_number(text: Table, draft: Facts, dialect: CsvDialect, tokens: tuple[s
         draft.type = "DOUBLE"
 
 
-def _others(draft: Facts, odd: Sequence[str]) -> str:
+def _others(draft: ColumnFacts, odd: Sequence[str]) -> str:
     """Count what stands among numbers, and propose how to read it. Only words of MISSING are quoted."""
     counts = {shape: draft.shapes[shape][0] for shape in odd}
     limits = [shape for shape in odd if _is_censored(shape)]
@@ -250,7 +252,7 @@ def _others(draft: Facts, odd: Sequence[str]) -> str:
     return "".join(f"; {part}" for part in [*parts, *advice])
 
 
-def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
+def _type_other(text: Table, draft: ColumnFacts, tokens: tuple[str, ...]) -> None:
     if {one.strip(" ").lower() for one in draft.values} in _BOOLEANS:
         draft.type = "BOOLEAN"
         return
@@ -262,7 +264,7 @@ def _type_other(text: Table, draft: Facts, tokens: tuple[str, ...]) -> None:
             return
 
 
-def _all_read(text: Table, draft: Facts, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
+def _all_read(text: Table, draft: ColumnFacts, type_: str, dialect: CsvDialect, tokens: tuple[str, ...]) -> bool:
     column = Column(draft.name, Kind.LOCAL, type_)
     unreadable = cast(identifier(draft.name), column, replace(dialect, null_tokens=tokens)).unreadable
     (count,) = text.connection.execute(f"SELECT count(*) FROM {text.relation} WHERE {unreadable}").fetchall()[0]
@@ -281,13 +283,13 @@ _LIKE = re.compile(  # cheap to test on every text column
 )
 
 
-def _name_dates(text: Table, drafts: Sequence[Facts], tokens: tuple[str, ...]) -> None:
+def _name_dates(text: Table, drafts: Sequence[ColumnFacts], tokens: tuple[str, ...]) -> None:
     """Give each column of dates the format that explains all of its fields, if there is only one.
 
     If two orders of day and month explain a column, other columns that allow only one order decide. If none does, the
     column stays text, with a note.
     """
-    undecided: list[tuple[Facts, list[str]]] = []
+    undecided: list[tuple[ColumnFacts, list[str]]] = []
     chosen: set[str] = set()
     for draft in drafts:
         if sum(_LIKE.fullmatch(one) is not None for one in draft.sample) < _MOSTLY * len(draft.sample):
@@ -317,7 +319,7 @@ def _fits(sample: Sequence[str], date_format: str) -> int:
     return sum(written.fullmatch(one) is not None for one in sample)
 
 
-def _first_other(text: Table, draft: Facts, date_format: str, tokens: tuple[str, ...]) -> int | None:
+def _first_other(text: Table, draft: ColumnFacts, date_format: str, tokens: tuple[str, ...]) -> int | None:
     """Return the first row that the format does not explain, or None if it explains all."""
     name = identifier(draft.name)
     value = formatted(name, date_format, _type(date_format))
@@ -328,7 +330,7 @@ def _first_other(text: Table, draft: Facts, date_format: str, tokens: tuple[str,
     return None if row is None else int(row)
 
 
-def _settle(draft: Facts, date_format: str) -> None:
+def _settle(draft: ColumnFacts, date_format: str) -> None:
     draft.type, draft.format = _type(date_format), date_format
     if "%y" in date_format:
         draft.note = "check the century: years of two digits are 1969 to 2068"

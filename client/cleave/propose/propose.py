@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from cleave.propose.bounds import with_bounds
-from cleave.propose.detect import Facts, propose_kind
+from cleave.propose.detect import ColumnFacts, propose_kind
 from cleave.propose.entity import propose_entity
 from cleave.propose.infer import infer
 from cleave.propose.settling import choices, settled
@@ -51,6 +51,12 @@ class Examined:
     changed: tuple[str, str] | None
     choices: Mapping[Kind, Column]
 
+    @property
+    def figures(self) -> str:
+        """Counts and lengths, without a value."""
+        lengths = f"{self.average_length:.1f} characters on average, {self.longest:,} at most"
+        return f"{self.distinct:,} different, {self.nulls:,} NULL; {lengths}"
+
 
 def propose(
     names: Names,
@@ -70,12 +76,12 @@ def propose(
     Raises InputError for a file that cannot be read or has no rows to judge by, and as `settled` does.
     """
     given = reading or CsvDialect()
-    inputs = open_inputs(names, sheet=given.sheet, flatten=given.flatten)
+    inputs = open_inputs(names, given)
     first = inputs[0]
-    if len({each.sheet for each in inputs}) == 1:  # then the schema says which sheet it is of
-        given = replace(given, sheet=first.sheet or given.sheet)
+    if all(each.read_as == first.read_as for each in inputs):  # then the schema says which sheet it is of
+        given = replace(given, sheet=first.read_as.get("sheet", given.sheet))
     name = table or (table_name(inputs) if len(inputs) > 1 else None)
-    if first.parquet:
+    if first.format.states_types:
         with closing(connect_reading()) as connection:
             types = columns_of(connection, first)
         opened = open_table(inputs, as_text(tuple(types), CsvDialect()), progress)
@@ -163,7 +169,7 @@ def _proposed(
 
 
 def _examined(
-    text: Table, facts: Sequence[Facts], columns: Sequence[Column], dialect: CsvDialect, *, choosing: bool
+    text: Table, facts: Sequence[ColumnFacts], columns: Sequence[Column], dialect: CsvDialect, *, choosing: bool
 ) -> dict[str, Examined]:
     chosen = choices(text, columns, dialect) if choosing else {}
     filled = filled_rows(text, columns, dialect)
@@ -182,14 +188,14 @@ def _examined(
     }
 
 
-def _typed(text: Table, source: Input | Frame, facts: Facts, type_: str, dialect: CsvDialect) -> Facts:
+def _typed(text: Table, source: Input | Frame, facts: ColumnFacts, type_: str, dialect: CsvDialect) -> ColumnFacts:
     """Take a column's type from a Parquet file or frame, and examine its text as that of a CSV."""
     if type_ == "VARCHAR":
         return as_same_text(text, facts, dialect)
     return replace(facts, type=schema_type(type_, source, facts.name), note="", unit="", format=None)
 
 
-def _sealed(column: Column, facts: Facts, count: int) -> Column:
+def _sealed(column: Column, facts: ColumnFacts, count: int) -> Column:
     """Return a column as sealed if it is of floats, `count` of which cannot be encrypted."""
     if facts.type not in FLOATS:
         return column
@@ -198,13 +204,13 @@ def _sealed(column: Column, facts: Facts, count: int) -> Column:
     return replace(column, kind=Kind.SEALED, reason=reason, unsure=True)
 
 
-def _as_text(_: Column, facts: Facts, count: int) -> Column:
+def _as_text(_: Column, facts: ColumnFacts, count: int) -> Column:
     """Return the column as text, because its type cannot hold `count` of its values."""
     note = f"{counted(count, 'value')} that {facts.type} cannot hold, kept as text"
     return _column(replace(facts, type="VARCHAR", note=note, unit="", format=None))
 
 
-def _column(facts: Facts) -> Column:
+def _column(facts: ColumnFacts) -> Column:
     proposal = propose_kind(facts)
     reason = f"{proposal.reason}; {facts.note}" if facts.note else proposal.reason
     return Column(

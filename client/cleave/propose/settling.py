@@ -46,7 +46,7 @@ def settle(
     bare = [each for each in changed if is_number(each.type) and each.lower is None and each.upper is None]
     if not any(each.kind in (Kind.PLAIN, Kind.ENCRYPTED) for each in bare):
         return tuple(changed)
-    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    inputs = open_inputs(names, schema.dialect)
     with open_table(inputs, as_text([each.name for each in before], schema.dialect), progress) as text:
         stated = {each.name: each for each in with_bounds(text, bare, schema.dialect)}
     return tuple(stated.get(each.name, each) for each in changed)

@@ -42,7 +42,7 @@ def sniff(source: Input, given: CsvDialect) -> CsvDialect:
     return replace(dialect, header=not any(_NO_HEADER.fullmatch(field.strip()) for fields in first for field in fields))
 
 
-class _Run(NamedTuple):
+class _RecordRun(NamedTuple):
     """Neighbouring records of the same width: how many, and the lines of the first and the last."""
 
     width: int
@@ -98,13 +98,13 @@ def _named(first: int, last: int) -> str:
     return f"line {first}" if first == last else f"lines {first} to {last}"
 
 
-def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str], int]:
+def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_RecordRun], int, list[str], int]:
     """Return the file's runs, the width (at least two) of most records, the first record of that width, and the last
     line.
 
     All are empty or 0 for a file whose records keep changing their width.
     """
-    runs: list[_Run] = []
+    runs: list[_RecordRun] = []
     records: Counter[int] = Counter()
     firsts: dict[int, list[str]] = {}
     line = 0
@@ -113,7 +113,7 @@ def _runs(source: Input, dialect: CsvDialect) -> tuple[list[_Run], int, list[str
         for fields in read:
             if fields:
                 width = len(fields)
-                run = runs.pop() if runs and runs[-1].width == width else _Run(width, 0, line + 1, 0)
+                run = runs.pop() if runs and runs[-1].width == width else _RecordRun(width, 0, line + 1, 0)
                 runs.append(run._replace(records=run.records + 1, last=read.line_num))
                 records.update([width] if width > 1 else [])
                 firsts.setdefault(width, fields)

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 
 import duckdb
 
-from cleave.propose.detect import Facts
+from cleave.propose.detect import ColumnFacts
 from cleave.table.cast import FieldCast, cast
 from cleave.table.duck import connect_reading, identifier, private
 from cleave.table.inputs import Frame, Input, Names, open_inputs
@@ -34,6 +34,12 @@ class Difference:
     field: str
     back: str
     note: str
+
+    def marked(self, column: Column) -> Column:
+        """The column, marked unsure unless its reason tells of this already."""
+        if self.note in column.reason:
+            return column
+        return replace(column, unsure=True, reason="; ".join(filter(None, (column.reason, self.note))))
 
 
 def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool = False) -> Difference | None:
@@ -67,7 +73,7 @@ def difference(text: Table, column: Column, dialect: CsvDialect, *, stated: bool
     return None
 
 
-def written_back(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
+def written_back(text: Table, facts: ColumnFacts, dialect: CsvDialect) -> ColumnFacts:
     """Return `facts` with the first field that becomes a different text, if there is one. `text` is the file
     as text.
     """
@@ -83,11 +89,11 @@ def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tup
     Returns the differences, and the schema with each column that changes marked unsure, unless its reason tells this
     already. Raises InputError for a file that cannot be read or does not fit the schema.
     """
-    inputs = open_inputs(names, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    inputs = open_inputs(names, schema.dialect)
     with open_table(inputs, schema, progress):
         pass  # which read all of it
     types: dict[str, str] = {}
-    if inputs[0].parquet:
+    if inputs[0].format.states_types:
         with closing(connect_reading()) as connection:
             types = columns_of(connection, inputs[0])
     texts = {name.lower() for name, type_ in types.items() if type_ == "VARCHAR"}
@@ -95,14 +101,10 @@ def tried(names: Names, schema: Schema, progress: Progress | None = None) -> tup
     with open_table(inputs, as_text([each.name for each in schema.columns], schema.dialect), progress) as text:
         firsts = [difference(text, each, schema.dialect, stated=bool(types)) for each in looked_at]
     differences = {each.column: each for each in firsts if each is not None}
-    columns = tuple(_marked(each, differences.get(each.name)) for each in schema.columns)
+    columns = tuple(
+        differences[each.name].marked(each) if each.name in differences else each for each in schema.columns
+    )
     return replace(schema, columns=columns), list(differences.values())
-
-
-def _marked(column: Column, first: Difference | None) -> Column:
-    if first is None or first.note in column.reason:
-        return column
-    return replace(column, unsure=True, reason="; ".join(filter(None, (column.reason, first.note))))
 
 
 def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
@@ -110,7 +112,7 @@ def as_text(names: Sequence[str], dialect: CsvDialect) -> Schema:
     return Schema(tuple(Column(name, Kind.LOCAL, "VARCHAR") for name in names), dialect)
 
 
-def _declared(facts: Facts) -> Column:
+def _declared(facts: ColumnFacts) -> Column:
     return Column(facts.name, Kind.LOCAL, facts.type, unit=facts.unit, format=facts.format)
 
 
@@ -135,7 +137,7 @@ def _number(field: str, column: Column, dialect: CsvDialect) -> Decimal | None:
         return None
 
 
-def as_same_text(text: Table, facts: Facts, dialect: CsvDialect) -> Facts:
+def as_same_text(text: Table, facts: ColumnFacts, dialect: CsvDialect) -> ColumnFacts:
     """`facts` of a column that its source states to be text: text, unless DuckDB writes each value like its field."""
     if difference(text, _declared(facts), dialect, stated=True) is None:
         return facts

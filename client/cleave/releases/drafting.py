@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from cleave.ckks.public_key import PublicKey
 from cleave.disclosure.joining import Part, parts_of
 from cleave.releases.analysts import joined
-from cleave.releases.ledger import Ledger, Sums, load_ledger
-from cleave.releases.unpublished import ReadSegment, Unpublished, Wanted
+from cleave.releases.ledger import Ledger, MeasureTotals, load_ledger
+from cleave.releases.unpublished import ReadSegment, Unpublished, UnpublishedColumns
 from cleave.sql.catalog import Catalog
 from cleave.sql.read import expression_of, spellings
 from cleave.sql.rejoin import Texts
@@ -36,11 +36,11 @@ class NewPart:
     cell: int
     rows: int
     rule: Part
-    sums: tuple[Sums, ...]
+    sums: tuple[MeasureTotals, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ReleaseDraft:
     """A release that was computed and not yet made.
 
     `measures`: those that it releases. `waiting`: key of a cell -> its rows that are not published. `read`: segments
@@ -86,7 +86,7 @@ def drafted(
     *,
     new_lineage: bool = False,
     yes: bool = False,
-) -> Draft:
+) -> ReleaseDraft:
     """What `cleave.releases.releases.release` would publish. Raises the same InputErrors."""
     opened = tables.open(table)
     manifest, newest = opened.manifest, opened.manifest.release
@@ -126,7 +126,9 @@ def drafted(
     least = _least(table, schema, None if begins else newest, least)
     if begins or past is None:
         past = Ledger(b"", least, manifest.by, identity_of(manifest), schema.privacy.entity)
-    draft = Draft(tables, opened, "release", least, analysts, revoked, past, publishes, begins, accepted=accepted)
+    draft = ReleaseDraft(
+        tables, opened, "release", least, analysts, revoked, past, publishes, begins, accepted=accepted
+    )
     return _with_parts(draft, schema) if publishes else draft
 
 
@@ -183,12 +185,12 @@ def _least(table: str, schema: Schema, newest: Release | None, least: int | None
     return least
 
 
-def _with_parts(draft: Draft, schema: Schema) -> Draft:
+def _with_parts(draft: ReleaseDraft, schema: Schema) -> ReleaseDraft:
     """`draft` with the parts that would be published. Reads every segment that is not wholly published."""
     manifest = draft.opened.manifest
     measures, reads = released_measures(manifest, schema)
     privacy = schema.privacy
-    wanted = Wanted(manifest.by, measures, reads, privacy.entity, privacy.dominance is not None)
+    wanted = UnpublishedColumns(manifest.by, measures, reads, privacy.entity, privacy.dominance is not None)
     segments = [each for each in manifest.segments if draft.begins or each.unpublished != 0]
     with closing(Unpublished(draft.tables, draft.opened, wanted, segments, ignores_marks=draft.begins)) as rows:
         squared = [not each.derived for each in measures]

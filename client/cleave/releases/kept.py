@@ -35,7 +35,7 @@ _RANDOM_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NoisyReading:
     """`values`: of each column of `by`; cells are their combinations, in the order of `itertools.product`."""
 
     by: tuple[str, ...]
@@ -46,7 +46,7 @@ class Reading:
 
 
 def kept_totals(
-    tables: Tables, opened: Opened, reading: Reading, statistics: Sequence[Statistic]
+    tables: Tables, opened: Opened, reading: NoisyReading, statistics: Sequence[Statistic]
 ) -> tuple[list[int], ...]:
     """By statistic, the total of each cell without noise. Raises CheckFailed, StoreError."""
     schema = load_stored_schema(opened.manifest)
@@ -58,7 +58,7 @@ def kept_totals(
 
 
 class _Gathering:
-    def __init__(self, rows: Rows, schema: Schema, gathered: Table, reading: Reading) -> None:
+    def __init__(self, rows: Rows, schema: Schema, gathered: Table, reading: NoisyReading) -> None:
         self._rows = rows
         self._schema = schema
         self._gathered = gathered

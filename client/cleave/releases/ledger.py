@@ -20,7 +20,7 @@ _DIGITS = len(str(MOST_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class MeasureTotals:
     """Totals of a measure in a part. `shown`: 0 none; 1 count and sum; 2 also the sum of squares."""
 
     shown: Literal[0, 1, 2] = 0
@@ -29,7 +29,7 @@ class Sums:
     square: int = 0
 
 
-WITHHELD = Sums()
+WITHHELD = MeasureTotals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class PublishedPart:
     key: Texts
     release: int
     rows: int
-    measures: tuple[Sums, ...]
+    measures: tuple[MeasureTotals, ...]
 
-    def of(self, place: int) -> Sums:
+    def of(self, place: int) -> MeasureTotals:
         return self.measures[place] if place < len(self.measures) else WITHHELD
 
 
@@ -64,7 +64,11 @@ class Ledger:
     parts: tuple[PublishedPart, ...] = ()
 
     def with_parts(
-        self, number: int, at: str, measures: Sequence[Measure], parts: Sequence[tuple[Texts, int, Sequence[Sums]]]
+        self,
+        number: int,
+        at: str,
+        measures: Sequence[Measure],
+        parts: Sequence[tuple[Texts, int, Sequence[MeasureTotals]]],
     ) -> Ledger:
         """This ledger with the new parts of release `number`. A part: key, rows, and the sums of each of `measures`."""
         if not parts:
@@ -85,7 +89,7 @@ class Ledger:
             parts=(*self.parts, *published),
         )
 
-    def sums(self, measure: Measure) -> list[Sums]:
+    def sums(self, measure: Measure) -> list[MeasureTotals]:
         """The totals of a measure in every part, in its units."""
         places = [
             (place, conversion)
@@ -132,7 +136,7 @@ class Ledger:
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _texts(measure: Measure, of: Sums) -> list[str]:
+def _texts(measure: Measure, of: MeasureTotals) -> list[str]:
     """The totals of a measure as text of a length that is the same for all parts."""
     digits = {each.part: len(str(each.limit * MOST_ROWS)) for each in columns_of([measure])}
     parts = (("count", of.count), ("sum", of.sum), ("square", of.square))
@@ -143,7 +147,7 @@ def load_ledger(content: bytes) -> Ledger:
     """Read what `dump` wrote; it was sealed by the owner."""
     fields = json.loads(content)
     parts = tuple(
-        PublishedPart(tuple(key), number, rows, tuple(Sums(*map(int, each)) for each in sums))  # type: ignore[arg-type]
+        PublishedPart(tuple(key), number, rows, tuple(MeasureTotals(*map(int, each)) for each in sums))  # type: ignore[arg-type]
         for key, (number, rows), sums in zip(fields["keys"], fields["parts"], fields["sums"], strict=True)
     )
     return Ledger(
@@ -164,7 +168,7 @@ def key_of(content: bytes) -> bytes:
     return bytes.fromhex(fields["key"])
 
 
-def converting(old: Measure, new: Measure) -> Callable[[Sums], Sums] | None:
+def converting(old: Measure, new: Measure) -> Callable[[MeasureTotals], MeasureTotals] | None:
     """A function that converts totals of `old` to the units of `new`; None if they are not the same measure."""
     if old == new:
         return lambda sums: sums
@@ -178,11 +182,11 @@ def converting(old: Measure, new: Measure) -> Callable[[Sums], Sums] | None:
     if now.lower > before.lower * scale or now.upper < before.upper * scale:
         return None
 
-    def convert(sums: Sums) -> Sums:
+    def convert(sums: MeasureTotals) -> MeasureTotals:
         total = sums.sum + before.lower * sums.count
         squares = sums.square + 2 * before.middle * total - before.middle**2 * sums.count
         total, squares = total * scale, squares * scale**2
         square = squares - 2 * now.middle * total + now.middle**2 * sums.count if sums.shown > 1 else 0
-        return Sums(sums.shown, sums.count, total - now.lower * sums.count, square)
+        return MeasureTotals(sums.shown, sums.count, total - now.lower * sums.count, square)
 
     return convert

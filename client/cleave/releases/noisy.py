@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from cleave.disclosure.noise import MOST_CELLS, MOST_NUMBERS, Part
+from cleave.disclosure.noise import MOST_CELLS, MOST_NUMBERS, StatisticKind
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Count, Measure, StoredModel
 from cleave.store.padding import padded
@@ -25,7 +25,7 @@ class NoisyStatistic(StoredModel):
     `measure`: index of the measure; None for a number of rows. `scale`: of the noise. `epsilon`: a fraction, as "1/3".
     """
 
-    part: Part
+    part: StatisticKind
     measure: Count | None
     sensitivity: Count
     epsilon: str

@@ -19,13 +19,13 @@ from cleave.disclosure.noise import (
     MOST_ROWS,
     MOST_TABLE_ROWS,
     Clamp,
-    Part,
     Statistic,
+    StatisticKind,
     statistics,
 )
 from cleave.releases.analysts import joined
 from cleave.releases.drafting import exclusion
-from cleave.releases.kept import Reading
+from cleave.releases.kept import NoisyReading
 from cleave.releases.noisy import NoisyTotals
 from cleave.sql.rejoin import Texts
 from cleave.store.cells import require_cells
@@ -42,7 +42,10 @@ from cleave.text.quantities import counted
 from cleave_shared.errors import InputError
 
 _FAR = 40  # digits of an end of a clamp
-_WORDS: Mapping[Part, str] = {"sum": "the sum", "square": "squares"}  # a count follows from whether NULL is allowed
+_WORDS: Mapping[StatisticKind, str] = {
+    "sum": "the sum",
+    "square": "squares",
+}  # a count follows from whether NULL is allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class NoisyDraft:
     analysts: tuple[Analyst, ...]
     revoked: tuple[Analyst, ...]
     noise: Noise
-    reading: Reading
+    reading: NoisyReading
     statistics: tuple[Statistic, ...]
     request: str
 
@@ -167,7 +170,7 @@ def drafted(tables: Tables, table: str, to: Mapping[str, PublicKey], noise: Nois
         raise InputError(f"--clamp: column {doubled[0]!r} is named twice")
     epsilon = Fraction(noise.epsilon, MICRO)
     numbers = statistics(clamps, noise.most_rows, epsilon, squares=noise.squares, split=noise.split)
-    reading = Reading(by, values, schema.privacy.entity, clamps, noise.most_rows)
+    reading = NoisyReading(by, values, schema.privacy.entity, clamps, noise.most_rows)
     _require_few(values, len(numbers))
     named = [(each.name, each.low, each.high) for each in clamps]
     request = [

@@ -13,14 +13,14 @@ from cleave.text.printable import printable
 from cleave.text.quantities import counted
 
 if TYPE_CHECKING:
-    from cleave.releases.drafting import Draft
+    from cleave.releases.drafting import ReleaseDraft
     from cleave.store.manifest import Analyst
 
 _SIGN = "Approved by:"
 _SHOWN = ("", "count, sum", "count, sum, sum of squares")
 
 
-def page_of(draft: Draft) -> str:
+def page_of(draft: ReleaseDraft) -> str:
     """The page as Markdown; no name or value can break its lines. It is the same for the same draft and version of the
     table.
     """
@@ -43,7 +43,7 @@ def recipients(analysts: Iterable[Analyst]) -> str:
     return f"- for: {', '.join(f'{each.name} ({public_of(each).fingerprint})' for each in analysts)}"
 
 
-def _lines(draft: Draft) -> Iterator[str]:
+def _lines(draft: ReleaseDraft) -> Iterator[str]:
     manifest, people = draft.opened.manifest, draft.counted
     yield f"# Release {draft.number} of table {manifest.table}"
     yield ""
@@ -80,7 +80,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield "Nothing of reasons, and nothing of cells that wait."
 
 
-def _names(draft: Draft) -> Iterator[str]:
+def _names(draft: ReleaseDraft) -> Iterator[str]:
     by = draft.opened.manifest.by
     for part in draft.parts:
         pairs = zip(by, part.key, strict=True)

@@ -16,7 +16,7 @@ from cleave.releases.ledger import key_of
 from cleave.releases.release import ReleaseHead, open_content, seal_content
 from cleave.share import addressed
 from cleave.share.addressed import SUITE
-from cleave.store.change import Change, Plan, in_the_way
+from cleave.store.change import Change, ChangePlan, in_the_way
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Object, Release, Segment
 from cleave.store.reader import Opened
@@ -86,14 +86,14 @@ def committed(
             return before is not None and before.version == newest.version
         return only_added(before, newest)
 
-    def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+    def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
         if base is None or not may_follow(opened.manifest, base.manifest):
             raise in_the_way(tables)
         manifest = base.manifest
         made = release.model_copy(update={"drawn": manifest.version + 1}) if draws else release
         update = {"release": made, "segments": manifest.segments.replaced(news)}
         names = ", ".join(each.name for each in release.analysts)
-        return Plan(manifest.model_copy(update=update), details={"to": names, **details})
+        return ChangePlan(manifest.model_copy(update=update), details={"to": names, **details})
 
     publish(tables, opened)  # or totals that an analyst's head names would be deleted
     change = Change(what, [release.id], plan, may_follow, publish=lambda done: publish(tables, done.opened, key))

@@ -23,10 +23,11 @@ from cleave.share.addressed import SUITE, Addressed
 from cleave.sql.rejoin import Texts
 from cleave.store import measures as of_measures
 from cleave.store.identity import Identity
-from cleave.store.manifest import Count, Hex, Measure, Object, StoredModel
+from cleave.store.manifest import Count, Measure, Object, StoredModel
 from cleave.store.padding import padded
 from cleave.store.vault import seal, unseal
 from cleave_shared.errors import CheckFailed, InputError
+from cleave_shared.wire import Hex
 
 KEY_BYTES = 32
 MOST_TOTALS = 1 << 30  # bytes of an object that is read and parsed: 2^18 parts of some 100 measures

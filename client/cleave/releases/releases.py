@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from cleave.ckks.public_key import PublicKey, public_side
-from cleave.releases.drafting import Draft, drafted, ledger_of, released_measures
+from cleave.releases.drafting import ReleaseDraft, drafted, ledger_of, released_measures
 from cleave.releases.ledger import Ledger
 from cleave.releases.noising import NoisyReleaseFacts, sealed_again, shared
 from cleave.releases.page import is_signed_from, page_of
@@ -98,7 +98,7 @@ def release(
     return replace(_facts(draft, newest.number, draft.ledger), made=False)
 
 
-def _is_same(draft: Draft, newest: Release) -> bool:
+def _is_same(draft: ReleaseDraft, newest: Release) -> bool:
     """True if this draft would change neither what analysts read nor the rules of the newest release."""
     if draft.begins or not draft.publishes or draft.parts or draft.least != newest.least:
         return False
@@ -113,7 +113,7 @@ def changed_since_page() -> InputError:
     )
 
 
-def commit(draft: Draft) -> ReleaseFacts:
+def commit(draft: ReleaseDraft) -> ReleaseFacts:
     """Make the release, and publish its heads. Raises ConflictError if another writer changed the table meanwhile."""
     tables, opened, manifest = draft.tables, draft.opened, draft.opened.manifest
     newest, number, at = manifest.release, draft.number, now()
@@ -148,7 +148,7 @@ def commit(draft: Draft) -> ReleaseFacts:
     return _facts(draft, number, ledger)
 
 
-def _segments(draft: Draft) -> dict[str, Segment]:
+def _segments(draft: ReleaseDraft) -> dict[str, Segment]:
     """The segments that were read, by id, with new marks."""
     published = {each.cell for each in draft.parts}
     return {
@@ -157,7 +157,7 @@ def _segments(draft: Draft) -> dict[str, Segment]:
     }
 
 
-def _facts(draft: Draft, number: int, ledger: Ledger) -> ReleaseFacts:
+def _facts(draft: ReleaseDraft, number: int, ledger: Ledger) -> ReleaseFacts:
     manifest = draft.opened.manifest
     missing = {
         each.name: sum(not part.rule.shown[place] for part in draft.parts) for place, each in enumerate(draft.measures)
@@ -256,10 +256,10 @@ def _sealed_again(
     what: str,
     analysts: tuple[Analyst, ...],
     revoked: tuple[Analyst, ...],
-) -> Draft:
+) -> ReleaseDraft:
     past = ledger_of(tables, opened)
     assert past is not None  # noqa: S101 - `newest` is exact
-    return Draft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False)
+    return ReleaseDraft(tables, opened, what, newest.least, analysts, revoked, past, publishes=False, begins=False)
 
 
 def renamed(tables: Tables, opened: Opened, news: Mapping[str, str], dropped: Set[str]) -> Release | None:

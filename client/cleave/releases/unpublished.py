@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.disclosure.joining import Class, Shown, Size
-from cleave.releases.ledger import WITHHELD, Sums
+from cleave.releases.ledger import WITHHELD, MeasureTotals
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.contributors import contributor_in
@@ -48,7 +48,7 @@ class ReadSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UnpublishedColumns:
     """What to read. `measures`: those to release; `reads`: the columns of each. `entity` is empty if rows are counted.
 
     `dominance`: also find the largest share of one person.
@@ -74,7 +74,13 @@ class Unpublished:
     """
 
     def __init__(
-        self, tables: Tables, opened: Opened, wanted: Wanted, segments: Sequence[Segment], *, ignores_marks: bool
+        self,
+        tables: Tables,
+        opened: Opened,
+        wanted: UnpublishedColumns,
+        segments: Sequence[Segment],
+        *,
+        ignores_marks: bool,
     ) -> None:
         """Read the rows of `segments`. `ignores_marks`: treat all of them as unpublished.
 
@@ -270,11 +276,11 @@ class Unpublished:
             rows[cell] = rows.get(cell, 0) + sum(by_party.values())
         return rows
 
-    def sums_of(self, cell: int, rows: int, shown: Sequence[Shown]) -> tuple[Sums, ...]:
+    def sums_of(self, cell: int, rows: int, shown: Sequence[Shown]) -> tuple[MeasureTotals, ...]:
         """The totals of each measure in a cell of `rows` rows, except those that `shown` withholds."""
         totals = {which: int(of[cell]) for which, of in zip(self.columns, self.sums, strict=True)}
         return tuple(
-            Sums(
+            MeasureTotals(
                 each,
                 totals.get((number, "count"), rows),
                 totals[number, "sum"],
@@ -286,7 +292,7 @@ class Unpublished:
         )
 
 
-def _shares(wanted: Wanted) -> list[tuple[int, str, str]]:
+def _shares(wanted: UnpublishedColumns) -> list[tuple[int, str, str]]:
     """What dominance is checked for: index of a measure, SQL of a column that it reads, and the type of its sums."""
     if not wanted.dominance:
         return []

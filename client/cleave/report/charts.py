@@ -31,7 +31,7 @@ _MONTH = ("-01", "-01 00:00:00", "-01 00:00:00+00")  # texts of a month's first 
 _UNITS = {6: "millions", 9: "billions", 12: "trillions"}
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-Kind = Literal["columns", "bars", "line", "curve"]
+_ChartKind = Literal["columns", "bars", "line", "curve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Chart:
     Of a survival curve: `ticks` of the time axis, and how many are `at_risk` there, by line.
     """
 
-    kind: Kind
+    kind: _ChartKind
     name: str
     by: str
     source: str
@@ -83,6 +83,17 @@ class _Groups:
     times: list[float | None] | None  # if one key is a time
     series: list[str]  # for each group, the names of the other keys
     left_out: int
+
+    def is_placed(self, place: int) -> bool:
+        return self.times is None or self.times[place] is not None
+
+    def kind(self, count: int) -> _ChartKind:
+        """The kind of a chart of the first `count` groups."""
+        if self.times is not None:
+            return "line"
+        if count <= _MOST_COLUMNS and count * (max(map(len, self.names[:count])) + 1) <= _LINE:
+            return "columns"
+        return "bars" if count <= _MOST_BARS else "columns"
 
 
 def charts_of(result: ResultTable) -> list[Chart]:
@@ -164,14 +175,14 @@ def _chart(result: ResultTable, column: int, groups: _Groups) -> Chart:
         for row, bounds, exact in zip(result.rows, result.bounds, result.exact, strict=True)
     ]
     count = len(cells) - groups.left_out
-    seen = [place for place in range(count) if fraction(cells[place][0]) is not None and _placed(groups, place)]
+    seen = [place for place in range(count) if fraction(cells[place][0]) is not None and groups.is_placed(place)]
     spans = {place: _span(*cells[place]) for place in seen}
     exponent = _exponent(max((abs(end) for span in spans.values() for end in span), default=Fraction(0)))
     lines = list(dict.fromkeys(groups.series[place] for place in seen)) if groups.times is not None else []
     points = tuple(_point(result, column, place, cells[place], spans[place], exponent, groups, lines) for place in seen)
     name = printable(result.columns[column].name)
     unit = _UNITS.get(exponent, f"\N{MULTIPLICATION SIGN} 10{str(exponent).translate(_RAISED)}" if exponent else "")
-    kind = _kind(groups, count)
+    kind = groups.kind(count)
     return Chart(
         kind=kind,
         name=name,
@@ -258,7 +269,7 @@ def _notes(
     hidden = sum(result.is_hidden(place, column) for place in range(count))
     empty = sum(1 for value, _ in cells[:count] if value is None) - hidden
     strange = sum(1 for value, _ in cells[:count] if value is not None and fraction(value) is None)
-    timeless = sum(1 for place in range(count) if not _placed(groups, place))
+    timeless = sum(1 for place in range(count) if not groups.is_placed(place))
     undecided = sum(1 for point in points if point.undecided)
     for number, words in (
         (unknown, "without a known bound"),
@@ -274,7 +285,7 @@ def _notes(
     return notes
 
 
-def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
+def _summary(kind: _ChartKind, name: str, by: str, points: Sequence[Point], unit: str) -> str:
     """A description for people who cannot see the chart. The table has every figure."""
     shape = "Line chart" if kind == "line" else "Bar chart"
     least = min(points, key=lambda point: point.value, default=None)
@@ -288,20 +299,8 @@ def _summary(kind: Kind, name: str, by: str, points: Sequence[Point], unit: str)
     )
 
 
-def _kind(groups: _Groups, count: int) -> Kind:
-    if groups.times is not None:
-        return "line"
-    if count <= _MOST_COLUMNS and count * (max(map(len, groups.names[:count])) + 1) <= _LINE:
-        return "columns"
-    return "bars" if count <= _MOST_BARS else "columns"
-
-
 def _name(row: Sequence[Any], keys: Sequence[int], months: Collection[int]) -> str:
     return " \N{MIDDLE DOT} ".join(printable(key_text(row[place], month=place in months)) for place in keys)
-
-
-def _placed(groups: _Groups, place: int) -> bool:
-    return groups.times is None or groups.times[place] is not None
 
 
 def _milliseconds(value: Any) -> float | None:

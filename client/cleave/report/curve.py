@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cleave.ask.describe import Leakage, Requests
-from cleave.ask.question import COUNTS, Result
+from cleave.ask.question import COUNTS, Answer
 from cleave.report.charts import MOST_LINES, Chart, Point
 from cleave.report.page import page
 from cleave.text import figures
@@ -33,7 +33,7 @@ def survival_page(found: Survival, facts: PageFacts) -> str:
             f"a page draws at most {MOST_LINES} curves", hint="use a coarser column, or --json for the figures"
         )
     table = replace(found.table(), note=" ".join(found.notes))
-    answer = Result(table, dict(found.checks), _usage(found.usage), {})
+    answer = Answer(table, dict(found.checks), _usage(found.usage), {})
     return page(answer, facts, _seen(found.seen), [chart_of(found)])
 
 

@@ -21,7 +21,7 @@ from cleave.text.quantities import counted, sized
 
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
-    from cleave.ask.question import Result, Usage
+    from cleave.ask.question import Answer, Usage
 
 _STAGES = {
     "split": "Select, group and split rows here",
@@ -53,7 +53,7 @@ class PageFacts:
 
 
 def page(
-    answer: Result, facts: PageFacts, description: Description | None, charts: Sequence[Chart] | None = None
+    answer: Answer, facts: PageFacts, description: Description | None, charts: Sequence[Chart] | None = None
 ) -> str:
     """Return the page, which must be written as UTF-8. `description` is of the same question; None if nothing was to be
     sent. `charts`: other ones than `charts_of` the answer.
@@ -90,7 +90,7 @@ def page(
     )
 
 
-def _statement(answer: Result, facts: PageFacts, description: Description | None) -> str:
+def _statement(answer: Answer, facts: PageFacts, description: Description | None) -> str:
     """Return a sentence on what left this machine, which a person can sign."""
     usage = answer.usage
     if usage.objects_read is not None:
@@ -130,7 +130,7 @@ def _order(stage: str) -> int:
     return list(_STAGES).index(stage) if stage in _STAGES else len(_STAGES)
 
 
-def _tiles(answer: Result, facts: PageFacts) -> list[tuple[str, str, str]]:
+def _tiles(answer: Answer, facts: PageFacts) -> list[tuple[str, str, str]]:
     """Return the tiles at the top, each with a figure, what it counts, and the text below."""
     usage = answer.usage
     passed = sum(1 for outcome in answer.checks.values() if outcome == "passed")
@@ -151,7 +151,7 @@ def _moved(usage: Usage) -> tuple[str, str, str]:
     return sized(usage.bytes_read or 0), "read", f"{counted(usage.objects_read, 'object')} of the stores"
 
 
-def _fates(answer: Result, description: Description | None) -> list[tuple[str, str, str, str, str]]:
+def _fates(answer: Answer, description: Description | None) -> list[tuple[str, str, str, str, str]]:
     """Return the columns that the question reads. Sizes are left out if a minimum group size hides how many rows there
     are.
     """

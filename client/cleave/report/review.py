@@ -43,27 +43,25 @@ CONSEQUENCES: Mapping[Kind, Consequence] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewFacts:
-    """What a review page states besides the schema.
+def review(
+    schema: Schema,
+    examined: Mapping[str, Examined],
+    *,
+    table: str,
+    created: datetime,
+    file: str,
+    command: str,
+    values: bool,
+) -> str:
+    """Return the page, which must be written as UTF-8, for a schema that was just proposed.
 
     `command` checks the downloaded `file`. `values` says that the page shows cells.
     """
-
-    table: str
-    created: datetime
-    file: str
-    command: str
-    values: bool
-
-
-def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts) -> str:
-    """Return the page, which must be written as UTF-8, for a schema that was just proposed."""
-    columns = [_shown(column, examined[column.name], facts) for column in schema.columns]
+    columns = [_shown(column, examined[column.name], values=values) for column in schema.columns]
     privacy, places = schema.privacy, {column.name: place for place, column in enumerate(schema.columns)}
     entity = [places[name] for name in privacy.entity]
     data = {
-        "file": facts.file,
+        "file": file,
         "head": schema_head(schema),
         "columns": [_choices(column, examined[column.name]) for column in schema.columns],
         "entity": entity,
@@ -77,11 +75,11 @@ def review(schema: Schema, examined: Mapping[str, Examined], facts: ReviewFacts)
         "review.html",
         ["review.js"],
         data,
-        title=printable(facts.table),
-        created=shown_time(facts.created),
-        command=printable(facts.command),
-        file=printable(facts.file),
-        values=facts.values,
+        title=printable(table),
+        created=shown_time(created),
+        command=printable(command),
+        file=printable(file),
+        values=values,
         rows=next(iter(examined.values())).rows,
         columns=columns,
         entity=entity,
@@ -101,9 +99,8 @@ def _choices(column: Column, examined: Examined) -> dict[str, object]:
     }
 
 
-def _shown(column: Column, examined: Examined, facts: ReviewFacts) -> dict[str, object]:
-    lengths = f"{examined.average_length:.1f} characters on average, {examined.longest:,} at most"
-    cells = examined.values if facts.values else ()
+def _shown(column: Column, examined: Examined, *, values: bool) -> dict[str, object]:
+    cells = examined.values if values else ()
     return {
         "name": printable(column.name),
         "type": printable(column.type),
@@ -111,9 +108,9 @@ def _shown(column: Column, examined: Examined, facts: ReviewFacts) -> dict[str, 
         "unsure": column.unsure,
         "others": [kind for kind in examined.choices if column.unsure or kind is not column.kind],
         "reason": printable(column.reason),
-        "figures": f"{examined.distinct:,} different, {examined.nulls:,} NULL; {lengths}",
+        "figures": examined.figures,
         "values": [_cut(value) for value in cells],
-        "changed": [_cut(value) for value in examined.changed or ()] if facts.values else [],
+        "changed": [_cut(value) for value in examined.changed or ()] if values else [],
     }
 
 

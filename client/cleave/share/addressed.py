@@ -21,8 +21,9 @@ from cleave.ckks.public_key import PublicKey, open_sealed, read_public_key
 from cleave.objects.storage import ConflictError, replaced
 from cleave.store.heads import Compatibility
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Analyst, Count, Hex, Reader
+from cleave.store.manifest import Analyst, Count, Reader
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError
+from cleave_shared.wire import Hex
 
 if TYPE_CHECKING:
     from cleave.ckks.public_key import Keyholder

@@ -14,10 +14,11 @@ from typing import Literal
 from cleave.ckks.owner_key import encoded
 from cleave.ckks.public_key import Keyholder, PublicKey, public_side
 from cleave.share.addressed import SUITE, Addressed, publish, read_head
-from cleave.store.manifest import Hex, Reader
+from cleave.store.manifest import Reader
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed
+from cleave_shared.wire import Hex
 
 _TAG_BYTES, _KEY_BYTES = 16, 32
 

@@ -19,7 +19,7 @@ from cleave.text.quantities import counted, sized
 from cleave.text.tabular import GAP, Heading, table, widths_of
 
 if TYPE_CHECKING:
-    from cleave.ask.question import Result, Usage
+    from cleave.ask.question import Answer, Usage
     from cleave.finish import ResultTable
 
 _WIDE = 120  # characters; about one line of a terminal
@@ -28,13 +28,13 @@ _MOST_NAMED = 8  # names of columns that are not shown
 _FAR = 40  # digits above which a decimal gets an exponent
 
 
-def answer_text(answer: Result) -> str:
+def answer_text(answer: Answer) -> str:
     """The answer as a table; one long row is printed downwards."""
     headings, rows = cells(answer.result)
     return _downwards(headings, rows, _WIDE) or table(headings, rows)
 
 
-def terminal_text(answer: Result, width: int, most: int, how: str) -> str:
+def terminal_text(answer: Answer, width: int, most: int, how: str) -> str:
     """The answer as a table, cut to `most` rows and to the columns that fit in `width` characters.
 
     If it is cut, the last line says by how much, and `how` to see all.
@@ -112,7 +112,7 @@ def _doubt(clauses: Sequence[str]) -> str:
     return f"undecided: {', '.join(clauses)}" if clauses else ""
 
 
-def answer_json(answer: Result) -> str:
+def answer_json(answer: Answer) -> str:
     """The JSON of `cleave query --json`. Decimals are numbers with all digits; NaN and infinities are text.
 
     As in the table, no value has digits beyond its bound, and the bound includes that rounding.
@@ -150,7 +150,7 @@ def answer_json(answer: Result) -> str:
     )
 
 
-def footer(answer: Result, seconds: float) -> str:
+def footer(answer: Answer, seconds: float) -> str:
     """How far to trust an answer, what was computed here and why, and what it cost."""
     passed = [name for name, outcome in answer.checks.items() if outcome == "passed"]
     usage = answer.usage

@@ -11,8 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import accumulate
 
-from cleave.sql.nodes import Call, Case, Cast, Node, Operation, write
-from cleave.sql.nodes import Column as Named
+from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Node, Operator, write
 from cleave.sql.ranges import Range, range_of_type
 from cleave.sql.read import expression_of
 from cleave.table.schema import Column
@@ -29,7 +28,7 @@ def product(factors: Sequence[Column]) -> str | None:
     FLOATs the product is a DOUBLE.
     """
     factors = sorted(factors, key=lambda each: each.name)
-    first, *others = [Named((each.name,)) for each in factors]
+    first, *others = [ColumnRef((each.name,)) for each in factors]
     type_ = _type_of_first(factors)
     if type_ is None:
         return None
@@ -79,14 +78,14 @@ def aligned(expression: str, nullable: Collection[str]) -> str:
     others = sorted({name for name in nullable if name.lower() not in own})
     if not others:
         return write(node)
-    tests = [Operation("IS NOT NULL", (Named((name,)),)) for name in others]
-    return write(Case(((tests[0] if len(tests) == 1 else Operation("AND", tuple(tests)), node),)))
+    tests = [Operator("IS NOT NULL", (ColumnRef((name,)),)) for name in others]
+    return write(Case(((tests[0] if len(tests) == 1 else Operator("AND", tuple(tests)), node),)))
 
 
 def _strictly_read(node: Node) -> frozenset[str]:
     """Columns without which `node` is NULL."""
     match node:
-        case Named():
+        case ColumnRef():
             return frozenset({node.name})
         case Cast(may_fail=False):
             return _strictly_read(node.operand)

@@ -16,6 +16,7 @@ from cleave.sql.parse import MAIN
 from cleave.sql.refusals import no_function, require_by_text, several
 from cleave.table.duck import parts_of
 from cleave.table.functions import CLOCK, FUNCTIONS, UNSTEADY
+from cleave.table.schema import Schema
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import called
 
@@ -43,6 +44,13 @@ class Mentioned:
     tables: set[str] = field(default_factory=set)
     columns: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
+
+    def read_of(self, name: str, schema: Schema) -> tuple[str, ...]:
+        """The columns of a table that the statement may read."""
+        behind = (each.columns for each in schema.derived if each.name.lower() in self.columns)
+        read = self.columns | {name.lower() for names in behind for name in names}
+        whole = name.lower() in self.whole
+        return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
 def mentioned_in(

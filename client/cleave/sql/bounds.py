@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, write
+from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Constant, Node, Operator, write
 from cleave.sql.ranges import BOOLEAN, Range, cast, range_of_type, round_outwards
 from cleave.table.schema import Schema
 from cleave.table.types import FLOATS
@@ -43,7 +43,7 @@ Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of SQL expres
 
 def bounds_of(node: Node, type_: str, schema: Schema, types: Types) -> Bounds:
     """The facts about a resolved expression with DuckDB's type `type_`."""
-    reader = _Reader(schema)
+    reader = _BoundsReader(schema)
     nodes = reader.nodes(node)
     if len(nodes) > _MAX_NODES:
         return Bounds(range_of_type(type_), nullable=True)
@@ -64,7 +64,7 @@ _FUNCTIONS = frozenset(
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "^", "**", "pow", "power"})
 
 
-class _Reader:
+class _BoundsReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self.types: dict[int, str] = {}  # by id of the node
@@ -91,11 +91,11 @@ class _Reader:
 
     def _read(self, node: Node) -> Bounds:
         match node:
-            case Column():
+            case ColumnRef():
                 return self._column(node)
             case Constant():
                 return self._constant(node)
-            case Operation():
+            case Operator():
                 return self._operation(node)
             case Cast():
                 bounds = self._as_type(node.operand, node)
@@ -114,7 +114,7 @@ class _Reader:
             return Bounds(Range(value, value), nullable=False)
         return Bounds(self._literal(node) if node.is_number else None, nullable=False)
 
-    def _operation(self, node: Operation) -> Bounds:
+    def _operation(self, node: Operator) -> Bounds:
         if node.name in _NEVER_NULL:
             return Bounds(BOOLEAN, nullable=False)
         if node.name in _PREDICATES:
@@ -123,13 +123,13 @@ class _Reader:
             return self._first(node)
         return UNKNOWN
 
-    def _first(self, node: Call | Operation) -> Bounds:
+    def _first(self, node: Call | Operator) -> Bounds:
         """Facts about COALESCE, GREATEST and LEAST, which are NULL if all operands are."""
         bounds = [self._as_type(each, node) for each in node.operands]
         never_null = not all(each.nullable for each in bounds)
         return Bounds(_hull(bounds), not never_null, all(each.is_null for each in bounds))
 
-    def _column(self, node: Column) -> Bounds:
+    def _column(self, node: ColumnRef) -> Bounds:
         column = self._schema.column(node.name)
         bounds = range_of_type(column.type)
         if column.lower is not None and column.upper is not None:
@@ -222,9 +222,9 @@ def _is_arithmetic(node: Call) -> bool:
 
 
 def _operands(node: Node) -> list[Node]:
-    """The parts of `node` whose facts `_Reader` needs."""
+    """The parts of `node` whose facts `_BoundsReader` needs."""
     match node:
-        case Operation(name):
+        case Operator(name):
             return list(node.operands) if name in _PREDICATES or name == "COALESCE" else []
         case Cast():
             return [node.operand]

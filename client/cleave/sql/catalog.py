@@ -15,7 +15,7 @@ from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
 from cleave.sql.refusals import RESERVED, Uncut, no_sql, refused
-from cleave.table.derived import Derived, generated
+from cleave.table.derived import Derived
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import Tree, mapped
@@ -29,7 +29,7 @@ MOST_PARAMETERS = 10_000
 _LIMITS = ("limit", "offset")
 _MARK = "8192300"  # prefix of the placeholder of a parameter
 _PLAN = "SELECT system.main.json_serialize_plan($1::VARCHAR, optimize := false)"
-Described = list[tuple[str, str]]  # (name, type) of each result column
+ResultColumns = list[tuple[str, str]]  # (name, type) of each result column
 
 
 class Catalog:
@@ -49,12 +49,12 @@ class Catalog:
     def close(self) -> None:
         self._open.close()
 
-    def create(self, table: str, columns: Described, derived: Sequence[Derived] = ()) -> None:
+    def create(self, table: str, columns: ResultColumns, derived: Sequence[Derived] = ()) -> None:
         stated = [f"{identifier(name)} {type_}" for name, type_ in columns]
-        described = ", ".join([*stated, *map(generated, derived)])
+        described = ", ".join([*stated, *(each.generated for each in derived)])
         self._connection.execute(f"CREATE OR REPLACE TABLE {identifier(table)} ({described})")
 
-    def describe(self, select: str) -> Described:
+    def describe(self, select: str) -> ResultColumns:
         """Names and types of the columns of `select`: DuckDB's text of a statement, or text from cleave.sql.nodes.
 
         Raises QueryRefused.

@@ -14,18 +14,18 @@ from cleave.aggregates.group import EncryptedAggregate
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import APPROXIMATE, ESTIMATES, FOLLOWS_ROW_ORDER, OF_ALL_ROWS
 from cleave.sql.judge import HasSums, Judge, arguments_of
-from cleave.sql.nodes import NULL, Call, Case, Column, Constant, GroupColumn, Node, Ordered, integer, write
+from cleave.sql.nodes import NULL, Call, Case, ColumnRef, Constant, GroupColumn, Node, Ordered, integer, write
 from cleave.sql.order import ORDERED
 from cleave.sql.parse import Select, conditions_of
 from cleave.sql.plain import is_settled, mean, witnesses
 from cleave.sql.plan import (
     Argument,
+    FigureSource,
     Final,
     LocalAggregate,
     Output,
     PlainAggregate,
     QueryPlan,
-    Source,
 )
 from cleave.sql.refusals import (
     OnlyLocal,
@@ -74,7 +74,7 @@ class Cutter:
 
         # a constant is no key, unless some set omits it: some functions only accept constants
         def stays_key(key: Node) -> bool:
-            return key.has(Column) or select.sets is not None
+            return key.has(ColumnRef) or select.sets is not None
 
         self._keys = {write(key): f"k{i}" for i, key in enumerate(select.grouped) if stays_key(key)}
         # what the services compute, by SQL and in order of position
@@ -105,7 +105,7 @@ class Cutter:
         key_types = self._catalog.types([write(key) for key in select.grouped])
         keys = tuple(
             # a bare number would mean an output's position
-            write(key) if key.has(Column) else f"CAST({write(key)} AS {type_})"
+            write(key) if key.has(ColumnRef) else f"CAST({write(key)} AS {type_})"
             for key, type_ in zip(select.grouped, key_types, strict=True)
         )
         arguments, encrypted = self._typed_arguments(), self._typed_encrypted()
@@ -118,7 +118,7 @@ class Cutter:
         finals = self._finals(items, described, columns)
         needs_services = encrypted or plain or not local or any(_reads(item, "n") for item in items)
         sent = [*self._judge.selecting, *self._plain.values()] if needs_services and not self._judge.hidden else []
-        elsewhere: Source = "plain" if sent else "local"
+        elsewhere: FigureSource = "plain" if sent else "local"
         if self._sums is not None:
             sent, elsewhere = self._asked_over_stored(sent, local)
         outputs = tuple(
@@ -159,13 +159,15 @@ class Cutter:
             )
         return plan
 
-    def _output(self, name: str, final: Final, local: tuple[LocalAggregate, ...], source: Source) -> Output:
+    def _output(self, name: str, final: Final, local: tuple[LocalAggregate, ...], source: FigureSource) -> Output:
         reason = local[final.local[0]].reason if final.local else ""
         if source == "local" and not reason:
             reason = self._judge.groups_from_rows
         return Output(name, source, reason)
 
-    def _asked_over_stored(self, sent: list[Node], local: tuple[LocalAggregate, ...]) -> tuple[list[Node], Source]:
+    def _asked_over_stored(
+        self, sent: list[Node], local: tuple[LocalAggregate, ...]
+    ) -> tuple[list[Node], FigureSource]:
         """The plain service's part for a stored table, and the source of row counts.
 
         Raises OnlyLocal if rows are needed but must not be fetched.
@@ -209,7 +211,7 @@ class Cutter:
         reason = next(filter(None, map(self._judge.why_local, self._aggregates(of_sums))), None)
         if reason is None:
             cut = of_sums.replaced(self._place)
-            names = {column.name for column in cut.find(Column)}
+            names = {column.name for column in cut.find(ColumnRef)}
             if any(name[0] == "e" for name in names):
                 self._mixed |= {name for name in names if name[0] == "p"}
             return cut
@@ -241,7 +243,7 @@ class Cutter:
 
     def _arguments_read(self, call: Call) -> tuple[str, ...]:
         """SQL of an aggregate's arguments whose NULLs exclude rows."""
-        given = [each for each in call.arguments if each.has(Column)]
+        given = [each for each in call.arguments if each.has(ColumnRef)]
         if call.filter is not None:
             given = [Case(((call.filter, each),), NULL) for each in given or [integer(1)]]
         for each in given:
@@ -257,7 +259,7 @@ class Cutter:
             return
         if isinstance(node, Call) and is_aggregate(node):
             yield node
-        elif isinstance(node, Column):
+        elif isinstance(node, ColumnRef):
             if name := self._judge.encrypted_in(node):
                 raise single_value(name)
             raise QueryRefused(
@@ -415,7 +417,7 @@ class Cutter:
         """
 
         def typed(node: Node) -> Node | None:
-            return Column((self._schema.column(node.name).type,)) if isinstance(node, Column) else None
+            return ColumnRef((self._schema.column(node.name).type,)) if isinstance(node, ColumnRef) else None
 
         shapes = [write(node.replaced(typed)) if sql == write(node) else sql for sql, node in computed]
         first = {
@@ -483,15 +485,15 @@ def _placed(calls: dict[str, Call], sql: str, call: Call) -> int:
 
 
 def _places(final: Node, letter: str) -> tuple[int, ...]:
-    names = {column.name for column in final.find(Column)}
+    names = {column.name for column in final.find(ColumnRef)}
     return tuple(sorted(int(name[1:]) for name in names if name[0] == letter))
 
 
 def _reads(item: Node, name: str) -> bool:
-    return any(column.name == name for column in item.find(Column))
+    return any(column.name == name for column in item.find(ColumnRef))
 
 
-def _source(final: Final, item: Node, elsewhere: Source) -> Source:
+def _source(final: Final, item: Node, elsewhere: FigureSource) -> FigureSource:
     """Where the figures of an output come from. `elsewhere`: the source of row counts."""
     if final.local:
         return "local"
@@ -499,7 +501,7 @@ def _source(final: Final, item: Node, elsewhere: Source) -> Source:
         return "encrypted"
     if final.plain:
         return "plain"
-    return "key" if any(column.name[0] in "kg" for column in item.find(Column)) else elsewhere
+    return "key" if any(column.name[0] in "kg" for column in item.find(ColumnRef)) else elsewhere
 
 
 def _refuse_aggregate(node: Node, clause: str, hint: str) -> None:
@@ -514,4 +516,4 @@ def _counts(node: Node) -> bool:
     """True for COUNT(*), and COUNT of a column: DuckDB need not plan the most frequent ones."""
     if not isinstance(node, Call) or node.name not in ("count", "count_star"):
         return False
-    return not node.distinct and node.filter is None and all(isinstance(each, Column) for each in node.arguments)
+    return not node.distinct and node.filter is None and all(isinstance(each, ColumnRef) for each in node.arguments)

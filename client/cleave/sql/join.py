@@ -17,7 +17,7 @@ from typing import Any, Final
 import duckdb
 
 from cleave.sql.functions import AGGREGATE_NAMES
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, LocalPlan, QueryPlan
 from cleave.sql.read import Statement
 from cleave.sql.split import Halves
 from cleave.table.blaming import not_computable
@@ -97,6 +97,10 @@ class JoinPlan(LocalPlan):
     join: Join = field(kw_only=True)
     cut: QueryPlan = field(kw_only=True)
 
+    @property
+    def counting(self) -> Counting | None:
+        return self.cut.counting
+
 
 def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
     """(Alias of the table, name) of a column of the joined table. Raises QueryRefused."""
@@ -109,12 +113,12 @@ def _parts(name: str, aliases: Mapping[str, str]) -> tuple[str, str]:
 def joined(statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> Join | None:
     """The join of a statement; None for any other statement. `schemas`: by lower-case name. `outputs`: column names."""
     try:
-        return _Reader(statement, schemas, outputs).read()
+        return _JoinReader(statement, schemas, outputs).read()
     except QueryRefused:
         return None
 
 
-class _Reader:
+class _JoinReader:
     def __init__(self, statement: Statement, schemas: Mapping[str, Schema], outputs: Sequence[str]) -> None:
         self._statement = statement
         self._schemas = schemas

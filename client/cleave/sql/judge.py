@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from cleave.aggregates import AGGREGATES
 from cleave.aggregates.group import Aggregate
-from cleave.sql.bounds import bounds_of
+from cleave.sql.bounds import Types, bounds_of
 from cleave.sql.catalog import Catalog
 from cleave.sql.functions import FOLLOWS_ROW_ORDER
 from cleave.sql.nodes import NULL, Call, Case, Node, integer, shown, write
 from cleave.sql.parse import Select
 from cleave.sql.plain import Decomposition, decompose
-from cleave.sql.plan import Argument, Source
+from cleave.sql.plan import Argument, FigureSource
 from cleave.sql.ranges import Range
 from cleave.sql.refusals import SUPPORTED, OnlyLocal, Uncut, encodable, not_declared, over, selected_by, stays_local
 from cleave.sql.resolve import columns_of, has_aggregate
@@ -24,8 +24,6 @@ from cleave.table.types import decimals_of
 from cleave_shared.errors import QueryRefused
 from cleave_shared.plain_functions import ALLOWED_FUNCTIONS
 
-Types = Callable[[Sequence[str]], Sequence[str]]  # DuckDB's types of SQL expressions
-
 
 class HasSums(Protocol):
     """What a stored table can answer without its rows. Most methods return "" if it can, or the reason why rows are
@@ -33,7 +31,7 @@ class HasSums(Protocol):
     """
 
     @property
-    def counts(self) -> Source:
+    def counts(self) -> FigureSource:
         """Where row counts come from if no rows are fetched."""
         ...
 
@@ -97,8 +95,8 @@ class Judge:
 
     def require_allowed(self) -> None:
         """Raise Uncut if the plain service cannot compute WHERE or a key, unless it is not needed."""
-        for each in self.selecting if self.hidden is None and not self.no_plain else ():
-            if unknown := self._not_allowed(each):
+        for expression in self.selecting if self.hidden is None and not self.no_plain else ():
+            if unknown := self._not_allowed(expression):
                 if self._sums is None:
                     raise Uncut(unknown)
                 self.no_plain = unknown

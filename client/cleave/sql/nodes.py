@@ -60,7 +60,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Node):
+class ColumnRef(Node):
     """`path`: schema and table, if written, and the name. `quoted`: it has double quotes in the question."""
 
     path: tuple[str, ...]
@@ -71,7 +71,7 @@ class Column(Node):
         return self.path[-1]
 
 
-class GroupColumn(Column):
+class GroupColumn(ColumnRef):
     """A column of the group table: k0, e0, n, ..."""
 
     __slots__ = ()
@@ -137,7 +137,7 @@ class Call(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Node):
+class Operator(Node):
     """An operator of DuckDB's syntax: comparison, AND, OR, NOT, IS NULL, IN, BETWEEN, COALESCE, GROUPING.
 
     `name` is the word or sign. AND and OR may have more than two operands.
@@ -150,8 +150,8 @@ class Operation(Node):
     def operands(self) -> tuple[Node, ...]:
         return self.terms
 
-    def with_operands(self, operands: Sequence[Node]) -> Operation:
-        return Operation(self.name, tuple(operands))
+    def with_operands(self, operands: Sequence[Node]) -> Operator:
+        return Operator(self.name, tuple(operands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +206,13 @@ _BARE = (AGGREGATE_NAMES | ALLOWED_FUNCTIONS) - {"extract", "overlay", "position
 def write(node: Node) -> str:
     """SQL on one line, with operands in brackets."""
     match node:
-        case Column():
+        case ColumnRef():
             return node.name if isinstance(node, GroupColumn) else ".".join(map(identifier, node.path))
         case Constant():
             return _constant(node)
         case Call():
             return _call(node)
-        case Operation():
+        case Operator():
             return _operation(node)
         case Case():
             branches = " ".join(f"WHEN {write(condition)} THEN {write(result)}" for condition, result in node.branches)
@@ -251,8 +251,8 @@ def _constant(node: Constant) -> str:
 def _operand(node: Node) -> str:
     """The operand's SQL, in brackets unless it is a unit anyway."""
     negative = isinstance(node, Constant) and node.text.startswith("-") and node.is_number
-    closed = isinstance(node, Column | Constant | Cast) or (isinstance(node, Call) and _is_word(node.name))
-    closed |= isinstance(node, Operation) and node.name in ("COALESCE", "GROUPING")
+    closed = isinstance(node, ColumnRef | Constant | Cast) or (isinstance(node, Call) and _is_word(node.name))
+    closed |= isinstance(node, Operator) and node.name in ("COALESCE", "GROUPING")
     return write(node) if closed and not negative else f"({write(node)})"
 
 
@@ -281,7 +281,7 @@ def _call(node: Call) -> str:
     return f"{name}({inside}){filter_}"
 
 
-def _operation(node: Operation) -> str:
+def _operation(node: Operator) -> str:
     """Writes each operand once: writing one twice would take 2^n steps for n nested operations."""
     name, operands = node.name, node.operands
     match name:

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 
 from cleave.table.duck import is_unicode, parts_of, tree_of
-from cleave.table.trees import mapped
+from cleave.table.trees import MutableTree, mapped
 from cleave.text.quantities import counted
 from cleave_shared.errors import QueryRefused
-
-Tree = dict[str, Any]
 
 
 class Items(list[object]):
@@ -52,17 +50,17 @@ def with_values(tree: Mapping[str, Any], parameters: Sequence[object]) -> Mappin
         raise QueryRefused(f"the statement has {marks}, and values of {len(parameters)} are given", code="parameter")
     constants = {str(number): _constant_of(value, number) for number, value in enumerate(parameters, 1)}
 
-    def put(node: Tree) -> Tree:
+    def put(node: MutableTree) -> MutableTree:
         if node.get("class") == "PARAMETER":
             place = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
             return constants[str(node["identifier"])] | place
         return node | {"named_param_map": []} if "named_param_map" in node else node
 
-    bound: Tree = mapped(tree, put)
+    bound: MutableTree = mapped(tree, put)
     return bound
 
 
-def _constant_of(value: object, number: int) -> Tree:
+def _constant_of(value: object, number: int) -> MutableTree:
     if isinstance(value, np.generic):
         value = value.item()
     match value:
@@ -105,17 +103,17 @@ def _constant_of(value: object, number: int) -> Tree:
     raise QueryRefused(f"parameter {number}: this {type(value).__name__} has no literal in SQL", code="parameter")
 
 
-def _constant(kind: str, text: str) -> Tree:
+def _constant(kind: str, text: str) -> MutableTree:
     return _example("1") | {"literal": {"kind": kind, "text": text}}
 
 
-def _cast(type_: str, text: str | None) -> Tree:
+def _cast(type_: str, text: str | None) -> MutableTree:
     child = _constant("NULL_LITERAL", "") if text is None else _constant("STRING", text)
     return _example(f"CAST('' AS {type_})") | {"child": child}
 
 
 @cache
-def _example(sql: str) -> Tree:
+def _example(sql: str) -> MutableTree:
     """DuckDB's tree of an expression, which is constant in this file."""
-    node: Tree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
+    node: MutableTree = tree_of(f"SELECT {sql}")["statements"][0]["node"]["select_list"][0]
     return node

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import duckdb
 
 from cleave.sql.functions import ROW_MAKING, SET_RETURNING
-from cleave.sql.nodes import Call, Column, Constant, Node, Operation, Ordered, Other
-from cleave.sql.read import Reader, Statement, require_faithful
+from cleave.sql.nodes import Call, ColumnRef, Constant, Node, Operator, Ordered, Other
+from cleave.sql.read import ExpressionReader, Statement, require_faithful
 from cleave.sql.refusals import RESERVED, Uncut, no_function, no_service, no_sql, require_by_text, several
 from cleave.table.duck import identifier, parts_of
 from cleave.table.functions import CLOCK, FUNCTIONS, TODAY, UNSTEADY
@@ -24,7 +24,7 @@ ONE_TABLE = "ask one SELECT over one table; join or reshape the CSV beforehand"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectItem:
     """One select item. `name`: its alias, or None."""
 
     expression: Node
@@ -41,7 +41,7 @@ class Select:
     statement: Statement
     table: str
     alias: str | None
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     where: Node | None
     keys: tuple[Node, ...] | None
     sets: tuple[tuple[int, ...], ...] | None
@@ -85,13 +85,13 @@ def conditions_of(where: Node, qualifiers: Collection[str] = ()) -> list[Node]:
 
     Each has equal values for rows with equal columns. `qualifiers`: names of the table, in lower case.
     """
-    if isinstance(where, Operation) and where.name == "AND":
+    if isinstance(where, Operator) and where.name == "AND":
         return [condition for term in where.terms for condition in conditions_of(term, qualifiers)]
-    columns = list(where.find(Column))
+    columns = list(where.find(ColumnRef))
     bare = all(len(each.path) == 1 or (len(each.path) == 2 and each.path[0].lower() in qualifiers) for each in columns)
     if not (columns and bare) or where.has(Other) or any(call.name in _CHANGING for call in where.find(Call)):
         return []
-    return [where.replaced(lambda node: Column((node.name,)) if isinstance(node, Column) else None)]
+    return [where.replaced(lambda node: ColumnRef((node.name,)) if isinstance(node, ColumnRef) else None)]
 
 
 _CHANGING = UNSTEADY | CLOCK
@@ -111,10 +111,10 @@ def conditions_of_select(statement: Statement, table: str) -> tuple[Node, ...]:
     if any(source[each] for each in ("sample", "column_name_alias", "catalog_name", "at_clause")):
         return ()
     conditions: list[Node] = []
-    for each in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
+    for condition in where["children"] if where["type"] == "CONJUNCTION_AND" else [where]:
         with suppress(QueryRefused):
-            node = Reader(statement.text).node(each)
-            require_faithful([each], [node])
+            node = ExpressionReader(statement.text).node(condition)
+            require_faithful([condition], [node])
             conditions += conditions_of(node, [(source["alias"] or table).lower()])
     return tuple(conditions)
 
@@ -125,7 +125,7 @@ class _Clauses:
         self._table = table
         self._alias = alias
         self._select = select
-        self._read = Reader(statement.text)
+        self._read = ExpressionReader(statement.text)
         self._trees: list[Tree] = []
         self._nodes: list[Node] = []
 
@@ -148,7 +148,7 @@ class _Clauses:
             statement=self._statement,
             table=self._table,
             alias=self._alias,
-            items=tuple(Item(self._node(each), each["alias"] or None) for each in select["select_list"]),
+            items=tuple(SelectItem(self._node(each), each["alias"] or None) for each in select["select_list"]),
             where=self._condition("where_clause"),
             keys=None if by_all else tuple(map(self._node, trees)),
             sets=sets,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cleave.sql.functions import ARBITRARY, SAME_IN_ANY_ORDER
-from cleave.sql.nodes import Call, Column, Node, write
+from cleave.sql.nodes import Call, ColumnRef, Node, write
 from cleave.sql.read import expression_of
 from cleave.table.types import FLOATS, ZONED
 
@@ -132,5 +132,5 @@ def _filled(template: str, values: Mapping[str, Node]) -> Node:
     """`template` with each {name} replaced by a node."""
     holes = {name: f"hole_{name}" for name in values}
     return expression_of(template.format(**holes)).replaced(
-        lambda node: values[node.name.removeprefix("hole_")] if isinstance(node, Column) else None
+        lambda node: values[node.name.removeprefix("hole_")] if isinstance(node, ColumnRef) else None
     )

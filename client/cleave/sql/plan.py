@@ -16,9 +16,9 @@ terms (`l0..`), or the whole query, which then has a LocalPlan and sends nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from cleave.aggregates.columns import Domain
 from cleave.aggregates.group import EncryptedAggregate
@@ -106,7 +106,7 @@ class LocalAggregate:
     reason: str
 
 
-Source = Literal["key", "plain", "encrypted", "noisy", "local", "hidden"]
+FigureSource = Literal["key", "plain", "encrypted", "noisy", "local", "hidden"]
 """Source of an output: a group's key, the plain service, ciphertexts if any are inside, the numbers of a noisy release,
 or this machine.
 """
@@ -117,7 +117,7 @@ class Output:
     """`reason`: why this machine computes it, if no service can."""
 
     name: str
-    source: Source
+    source: FigureSource
     reason: str = ""
 
     @property
@@ -176,6 +176,53 @@ class Counting:
         return (*self.entity, *([self.party] if self.party else []))
 
 
+class Cut(Protocol):
+    """A question as it is answered: by sums over groups (QueryPlan), or as a whole (LocalPlan).
+
+    `reason`: the first reason why rows must be read here, or "". `computed_here`: what this machine computes, with
+    reasons; HAVING and ORDER BY stand for their terms. `set_count`: sets of keys that groups are combined for.
+    """
+
+    @property
+    def statement(self) -> Statement: ...
+    @property
+    def table(self) -> str: ...
+    @property
+    def outputs(self) -> tuple[Output, ...]: ...
+    @property
+    def types(self) -> tuple[str, ...]: ...
+    @property
+    def conditions(self) -> tuple[Node, ...]: ...
+    @property
+    def inner(self) -> Mapping[str, QueryPlan]: ...
+    @property
+    def counting(self) -> Counting | None: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+    @property
+    def computed_here(self) -> tuple[Output, ...]: ...
+    @property
+    def set_count(self) -> int: ...
+    @property
+    def in_file_order(self) -> bool: ...
+    @property
+    def sends_nothing(self) -> bool: ...
+
+    def sums(self) -> QueryPlan | None:
+        """The sums over groups that answer it; None if DuckDB answers it as a whole."""
+        ...
+
+    def whole(self) -> LocalPlan | None:
+        """What DuckDB on this machine answers as a whole; None if sums do."""
+        ...
+
+    def rows(self) -> Mapping[str, Sequence[str]]:
+        """By table, the columns of the rows that this machine must read to group, compute and count."""
+        ...
+
+
 @dataclass(frozen=True)
 class QueryPlan:
     """A query that services answer, at least in part. All SQL is DuckDB's, with quoted identifiers spelled as in the
@@ -220,6 +267,49 @@ class QueryPlan:
         otherwise = self.otherwise and self.otherwise.counted_by(counting)
         return replace(self, counting=counting, otherwise=otherwise)
 
+    def sums(self) -> QueryPlan:
+        return self
+
+    def whole(self) -> None:
+        return None
+
+    def rows(self) -> Mapping[str, Sequence[str]]:
+        names = [*self.selecting, *(name for each in self.local for name in each.columns)]
+        names += self.counting.columns if self.counting else ()
+        return {self.table: list(dict.fromkeys(names))}
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(each.type for each in self.finals)
+
+    @property
+    def inner(self) -> Mapping[str, QueryPlan]:
+        return {}
+
+    @property
+    def reason(self) -> str:
+        reasons = [each.reason for each in self.local] + [each.reason for each in self.outputs]
+        return next(filter(None, reasons), "")
+
+    @property
+    def hint(self) -> str:
+        return ""
+
+    @property
+    def computed_here(self) -> tuple[Output, ...]:
+        shown = {place for final in self.finals for place in final.local}
+        reasons = dict.fromkeys(each.reason for place, each in enumerate(self.local) if place not in shown)
+        others = [Output("HAVING or ORDER BY", "local", reason) for reason in reasons]
+        return (*(each for each in self.outputs if each.reason), *others)
+
+    @property
+    def set_count(self) -> int:
+        return 1 if self.sets is None else len(self.sets)
+
+    @property
+    def in_file_order(self) -> bool:
+        return any(each.ordered for each in self.local)
+
     @property
     def domains(self) -> list[Domain]:
         return [each.domain for each in self.arguments]
@@ -257,6 +347,27 @@ class LocalPlan:
     conditions: tuple[Node, ...] = ()
     rounds: bool = False
 
+    def sums(self) -> None:
+        return None
+
+    def whole(self) -> LocalPlan:
+        return self
+
+    def rows(self) -> Mapping[str, Sequence[str]]:
+        return self.reads
+
+    @property
+    def counting(self) -> Counting | None:
+        return None
+
+    @property
+    def computed_here(self) -> tuple[Output, ...]:
+        return tuple(each for each in self.outputs if each.reason)
+
+    @property
+    def set_count(self) -> int:
+        return 1
+
     @property
     def runs(self) -> str:
         return (self.over_inner or self.statement).sql
@@ -275,10 +386,6 @@ class LocalPlan:
     def in_file_order(self) -> bool:
         """True if the answer, or the order of its rows, depends on the order in which rows are read."""
         return self.ordered or shows_order(self.statement.tree)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.reads[self.table]
 
     @property
     def sends_nothing(self) -> bool:

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from cleave.sql.allowed import Mentioned, mentioned_in, names_of
-from cleave.sql.catalog import Catalog, Described, selects_of
+from cleave.sql.catalog import Catalog, ResultColumns, selects_of
 from cleave.sql.cut import Cutter
 from cleave.sql.judge import HasSums
 from cleave.sql.nodes import Node
@@ -156,11 +156,11 @@ class Planner:
     def _reads(self, mentioned: Mentioned) -> dict[str, tuple[str, ...]]:
         """By table, the columns that a statement may read."""
         named = {name: each for name, each in self._tables.items() if name.lower() in mentioned.tables}
-        read = {name: _read_of(name, each, mentioned) for name, each in named.items()}
+        read = {name: mentioned.read_of(name, each) for name, each in named.items()}
         return read if self._table in read else {**read, self._table: ()}
 
     @cached_property
-    def _named(self) -> tuple[Mentioned, Described, tuple[Node, ...]] | QueryRefused:
+    def _named(self) -> tuple[Mentioned, ResultColumns, tuple[Node, ...]] | QueryRefused:
         """The query's names, outputs and conditions; or the reason why DuckDB here cannot answer it."""
         try:
             for name, other in self._others.items():
@@ -178,14 +178,6 @@ def names_in(statement: Statement) -> tuple[tuple[str, ...], Set[str]]:
     statements.
     """
     return names_of(selects_of(statement))
-
-
-def _read_of(name: str, schema: Schema, mentioned: Mentioned) -> tuple[str, ...]:
-    """The columns of a table that a query may read."""
-    behind = (each.columns for each in schema.derived if each.name.lower() in mentioned.columns)
-    read = mentioned.columns | {name.lower() for names in behind for name in names}
-    whole = name.lower() in mentioned.whole
-    return tuple(each.name for each in schema.columns if whole or each.name.lower() in read)
 
 
 def taken_out(

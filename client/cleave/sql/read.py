@@ -14,7 +14,7 @@ from typing import Any
 
 import duckdb
 
-from cleave.sql.nodes import Call, Case, Cast, Column, Constant, Node, Operation, Ordered, Other, write
+from cleave.sql.nodes import Call, Case, Cast, ColumnRef, Constant, Node, Operator, Ordered, Other, write
 from cleave.sql.parameters import with_values
 from cleave.sql.refusals import Uncut, no_service, too_deep
 from cleave.table.duck import identifier, is_unicode, parts_of, text_of, tree_of
@@ -119,7 +119,7 @@ def expressions_of(texts: Sequence[str]) -> list[Node]:
     """Parse SQL written by `write`, or constant in the source code."""
     statement = f"SELECT {', '.join(texts)}"
     select = tree_of(statement)["statements"][0]["node"]["select_list"] if texts else []
-    return [Reader(statement).node(each) for each in select]
+    return [ExpressionReader(statement).node(each) for each in select]
 
 
 def expression_of(text: str) -> Node:
@@ -132,7 +132,7 @@ def orderings_of(terms: Sequence[str]) -> list[Ordered]:
         return []
     statement = f"SELECT 1 ORDER BY {', '.join(terms)}"
     select = tree_of(statement)["statements"][0]["node"]
-    return [Reader(statement).ordered(each) for each in select["modifiers"][0]["orders"]]
+    return [ExpressionReader(statement).ordered(each) for each in select["modifiers"][0]["orders"]]
 
 
 def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
@@ -147,7 +147,7 @@ def require_faithful(trees: Sequence[Tree], nodes: Sequence[Node]) -> None:
         )
 
 
-class Reader:
+class ExpressionReader:
     """Reads expressions of the statement `sql`, which it needs to see whether names are quoted."""
 
     def __init__(self, sql: str) -> None:
@@ -160,17 +160,17 @@ class Reader:
             raise no_service(*_NO_SERVICE[kind])
         match kind:
             case "COLUMN_REF":
-                return Column(tuple(tree["column_names"]), self._is_quoted(tree))
+                return ColumnRef(tuple(tree["column_names"]), self._is_quoted(tree))
             case "CONSTANT" if "literal" in tree:
                 return Constant(tree["literal"]["kind"], tree["literal"]["text"])
             case "FUNCTION":
                 return self._call(tree)
             case "COMPARISON":
-                return Operation(_OPERATIONS[tree["type"]], (self.node(tree["left"]), self.node(tree["right"])))
+                return Operator(_OPERATIONS[tree["type"]], (self.node(tree["left"]), self.node(tree["right"])))
             case "CONJUNCTION" | "OPERATOR":
                 return self._operation(tree)
             case "BETWEEN":
-                return Operation("BETWEEN", tuple(self.node(tree[name]) for name in ("input", "lower", "upper")))
+                return Operator("BETWEEN", tuple(self.node(tree[name]) for name in ("input", "lower", "upper")))
             case "CASE":
                 branches = [
                     (self.node(each["when_expr"]), self.node(each["then_expr"])) for each in tree["case_checks"]
@@ -213,7 +213,7 @@ class Reader:
             raise _ELEMENT
         if kind not in _OPERATIONS:
             return self._other(tree)
-        return Operation(_OPERATIONS[kind], tuple(map(self.node, tree["children"])))
+        return Operator(_OPERATIONS[kind], tuple(map(self.node, tree["children"])))
 
     def _other(self, tree: Tree) -> Other:
         """An expression written by DuckDB, with a placeholder for each operand."""
@@ -267,7 +267,7 @@ def _hole(place: int) -> str:
 def type_of(tree: Tree) -> str:
     """The SQL of a type."""
     if tree["class"] != "TYPE":
-        return write(Reader("").node(tree))
+        return write(ExpressionReader("").node(tree))
     name, children = tree["type_name"], tree["children"]
     match name.lower():
         case "list":
@@ -298,7 +298,7 @@ def _canonical(node: Node) -> Node:
     if isinstance(node, Constant) and node.is_number and (digits := _DECIMAL.fullmatch(node.text)):
         return Constant(node.kind, f"{digits[1]}{digits[2].lstrip('0') or '0'}.{digits[3].rstrip('0') or '0'}")
     operands = [_canonical(each) for each in node.operands]
-    if isinstance(node, Call | Operation) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
+    if isinstance(node, Call | Operator) and node.name in ("+", "*", "=", "<>") and len(operands) == 2:
         operands.sort(key=write)
     return node.with_operands(operands) if operands else node
 

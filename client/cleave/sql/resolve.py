@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cleave.sql.functions import AGGREGATE_NAMES, NO_ROWID, NO_ROWID_HINT, WEIGHTED_MEANS
-from cleave.sql.nodes import Call, Case, Column, Constant, Node, Operation, Ordered, integer, write
-from cleave.sql.parse import MAIN, Item, Select, parse, unsteady
+from cleave.sql.nodes import Call, Case, ColumnRef, Constant, Node, Operator, Ordered, integer, write
+from cleave.sql.parse import MAIN, Select, SelectItem, parse, unsteady
 from cleave.sql.read import read_statement
 from cleave.sql.refusals import no_service
-from cleave.table import schema as of_schema
 from cleave.table.functions import TODAY, UNSTEADY
-from cleave.table.schema import Schema
+from cleave.table.schema import Column, Schema
 from cleave_shared.errors import QueryRefused
 
 _NAMED = 20  # columns that a hint names
@@ -33,9 +32,9 @@ def resolve(select: Select, schema: Schema, settle: Callable[[str], Node]) -> Se
     return _Resolver(select, schema, settle).resolve()
 
 
-def columns_of(node: Node, schema: Schema) -> list[of_schema.Column]:
+def columns_of(node: Node, schema: Schema) -> list[Column]:
     """The columns that a resolved expression reads, without repetitions."""
-    return [schema.column(name) for name in dict.fromkeys(column.name for column in node.find(Column))]
+    return [schema.column(name) for name in dict.fromkeys(column.name for column in node.find(ColumnRef))]
 
 
 def is_aggregate(node: Node) -> bool:
@@ -47,7 +46,7 @@ def has_aggregate(node: Node) -> bool:
 
 
 def is_grouping(node: Node) -> bool:
-    return isinstance(node, Operation) and node.name == "GROUPING"
+    return isinstance(node, Operator) and node.name == "GROUPING"
 
 
 class _Resolver:
@@ -60,7 +59,7 @@ class _Resolver:
         table = (select.alias or select.table).lower()
         # what may precede a column's name
         self._qualifiers = ([], [table]) if select.alias else ([], [table], [MAIN, table])
-        self._items: list[Item] = []
+        self._items: list[SelectItem] = []
         self._aliases: dict[str, Node] = {}
         self._keys: frozenset[str] = frozenset()
 
@@ -68,7 +67,7 @@ class _Resolver:
         select = self._select
         for item in select.items:
             expression = self._expand(item.expression, self._column_first)
-            self._items.append(Item(expression, item.name))
+            self._items.append(SelectItem(expression, item.name))
             if item.name is not None:
                 self._aliases.setdefault(item.name.lower(), expression)
         where = self._expand(select.where, self._column_first) if select.where else None
@@ -86,7 +85,7 @@ class _Resolver:
         written = self._select.keys
         if written is None:
             keys = [item.expression for item in self._items if not has_aggregate(item.expression)]
-            if len(keys) < len(self._items) and not any(key.has(Column) for key in keys):
+            if len(keys) < len(self._items) and not any(key.has(ColumnRef) for key in keys):
                 keys = []  # constants beside aggregates: one group even of no rows
         else:
             keys = [self._ordinal(key, "GROUP BY") or self._expand(key, self._column_first) for key in written]
@@ -115,13 +114,13 @@ class _Resolver:
         return self._items[number - 1].expression
 
     def _alias(self, node: Node) -> Node | None:
-        if isinstance(node, Column) and len(node.path) == 1:
+        if isinstance(node, ColumnRef) and len(node.path) == 1:
             return self._aliases.get(node.name.lower())
         return None
 
-    def _expand(self, node: Node, choose: Callable[[Column], Node | None]) -> Node:
+    def _expand(self, node: Node, choose: Callable[[ColumnRef], Node | None]) -> Node:
         def replacement(each: Node) -> Node | None:
-            if isinstance(each, Column):
+            if isinstance(each, ColumnRef):
                 return choose(each) or self._unknown(each)
             if not isinstance(each, Call):
                 return None
@@ -135,17 +134,17 @@ class _Resolver:
 
         return node.replaced(replacement)
 
-    def _column_first(self, column: Column) -> Node | None:
+    def _column_first(self, column: ColumnRef) -> Node | None:
         return self._column(column) or self._alias(column)
 
-    def _key_first(self, column: Column) -> Node | None:
+    def _key_first(self, column: ColumnRef) -> Node | None:
         """Resolve a name in HAVING, outside aggregates."""
         resolved = self._column(column)
         if resolved is not None and write(resolved) in self._keys:
             return resolved
         return self._alias(column) or resolved
 
-    def _column(self, column: Column) -> Node | None:
+    def _column(self, column: ColumnRef) -> Node | None:
         *qualifier, name = column.path
         if [each.lower() for each in qualifier] not in self._qualifiers:
             path = ".".join(column.path)
@@ -154,7 +153,7 @@ class _Resolver:
         declared = self._schema.find(name)
         if declared is None:
             return self._expression(name)
-        return Column((declared.name,))
+        return ColumnRef((declared.name,))
 
     def _expression(self, name: str) -> Node | None:
         """The expression of a derived column; None if there is none of that name. Raises QueryRefused."""
@@ -168,13 +167,13 @@ class _Resolver:
                 f"[derived.{derived.name}] sql: {error}", hint=error.hint, code=error.code, name=error.name
             ) from None
         return select.items[0].expression.replaced(
-            lambda node: Column((self._schema.column(node.name).name,)) if isinstance(node, Column) else None
+            lambda node: ColumnRef((self._schema.column(node.name).name,)) if isinstance(node, ColumnRef) else None
         )
 
     def _spelled(self, name: str) -> str:
         return next((each for each in self._names if each.lower() == name), name)
 
-    def _unknown(self, column: Column) -> Node:
+    def _unknown(self, column: ColumnRef) -> Node:
         name = column.name
         if name.lower() == "rowid":
             raise QueryRefused(NO_ROWID, hint=NO_ROWID_HINT, name=name)
@@ -193,5 +192,5 @@ class _Resolver:
 
 def _weighted_mean(value: Node, weight: Node) -> Node:
     """DuckDB's macro for weighted means, expanded: each sum goes to the service of its columns."""
-    weights = Case(((Operation("IS NOT NULL", (value,)), weight),), integer(0))
+    weights = Case(((Operator("IS NOT NULL", (value,)), weight),), integer(0))
     return Call("/", (Call("sum", (Call("*", (value, weight)),)), Call("sum", (weights,))))

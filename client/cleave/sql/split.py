@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.aggregates.columns import Values
-from cleave.sql.nodes import Column, shown
+from cleave.sql.nodes import ColumnRef, shown
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.read import expression_of, expressions_of
 from cleave.sql.rejoin import Texts
@@ -369,7 +369,7 @@ def blame(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) 
 def _computing_something(statements: Iterable[str]) -> list[str]:
     """The first expressions that are more than a column or a count, as a message may show them."""
     nodes = [expression_of(sql) for sql in statements]
-    texts = [shown(each) for each in nodes if not isinstance(each, Column)]
+    texts = [shown(each) for each in nodes if not isinstance(each, ColumnRef)]
     failing = [each for each in texts if not each.startswith("count(") and not each.endswith(" NULL")]
     return failing[:_MOST_SHOWN] + ["another expression"] * (len(failing) > _MOST_SHOWN)
 

@@ -1,6 +1,7 @@
 """What a change of a table is: what somebody wants, what is planned on a version, and what was made of it.
 
-`cleave.store.making` makes it, beside others who change the table.
+A change that would tell the plain place or readers too much is refused, unless the owner confirms it.
+`cleave.store.making` makes changes, beside others who change the table.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from cleave.store.manifest import Manifest
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import Opened
 from cleave.store.tables import Tables
+from cleave.table.schema import Schema
 from cleave.text.quantities import counted
-from cleave_shared.errors import CheckFailed
+from cleave_shared.errors import CheckFailed, InputError
 
 FREE = ("delete", "reader revoke", "reader reseal")  # changes of a table that is held
 MOST_ROUNDS = 4  # in which others changed what was read
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """What a change does to one version of a table.
 
     `manifest`: that version's, with this change's own difference; without a secret if the table is new. `cells`: of the
@@ -91,7 +93,7 @@ class Change:
 
     what: str
     request: Sequence[object]
-    plan: Callable[[Opened | None, ExitStack], Plan]
+    plan: Callable[[Opened | None, ExitStack], ChangePlan]
     follows: Callable[[Manifest | None, Manifest], bool] = never
     are_rows: Callable[[Sequence[ChangeStep]], bool] | None = None
     rows: Callable[[], Sequence[str]] | None = None
@@ -153,3 +155,26 @@ class UnkeptError(StoreError):
     @classmethod
     def of(cls, error: StoreError | CheckFailed) -> UnkeptError:
         return cls(error.message, hint=error.hint)
+
+
+def require_word(schema: Schema, read: Collection[str], reveals: str, *, yes: bool) -> None:
+    """Raise InputError, without `yes`, if a change tells the plain place something that depends on other than plain
+    columns.
+
+    `read`: columns that select the rows. `reveals`: what it would learn.
+    """
+    if not yes and (others := sorted({*read}.difference(schema.plain))):
+        raise InputError(
+            f"the plain place would learn {reveals}, chosen by columns that are not plain: {', '.join(others)}",
+            hint="--dry-run of delete and update shows what would change; confirm with --yes (yes=True in Python)",
+        )
+
+
+def require_no_reader(manifest: Manifest, would: str) -> None:
+    """Raise InputError if readers of the table would read what their owner has not confirmed. `would`: what."""
+    if manifest.readers:
+        names = [each.name for each in manifest.readers]
+        raise InputError(
+            f"readers of this table ({', '.join(names)}) would read {would}",
+            hint=f"first: cleave reader revoke {manifest.table} {names[0]}; then add it again, with --yes",
+        )

@@ -11,11 +11,12 @@ from cleave.objects.storage import ConflictError, StoreError, UnreturnedError
 from cleave.store.change import InTheWayError, UnkeptError
 from cleave.store.drafts import Draft, Drafts
 from cleave.store.log import Made
-from cleave.store.manifest import Count, Hex, Manifest, Measure, Object, SealedColumn, new_id
+from cleave.store.manifest import Count, Manifest, Measure, Object, SealedColumn, new_id
 from cleave.store.pieces import ChangeStep
-from cleave.store.sweeping import Names, cleaning, not_all_stored, unstored
+from cleave.store.sweeping import ObjectNames, cleaning, not_all_stored, unstored
 from cleave.store.tables import Tables
 from cleave_shared.errors import InputError
+from cleave_shared.wire import Hex
 
 _GIVEN = ("table_id", "measures", "sealed", "secret")
 
@@ -57,14 +58,14 @@ def _draft_at(tables: Tables, name: str, id_: str) -> Drafts[ChangeDraft, Change
     return Drafts(tables.stores, f"{tables.drafts(name)}/{id_}", tables.draft_vault(name), ChangeDraft, ChangeStep)
 
 
-def without_new_drafts(tables: Tables, name: str, found: Names) -> Names:
+def without_new_drafts(tables: Tables, name: str, found: ObjectNames) -> ObjectNames:
     """`found` without the drafts of a table that have a record which is not in it, and without what these need."""
     for _, drafts in drafts_of(tables, name):
         draft = drafts.find_any()
         records = frozenset(drafts.names(draft)) if draft is not None else frozenset()
         if draft is not None and not records <= found.sensitive:  # it has a record of the last day
             kept = records | draft.objects()
-            found -= Names(kept, kept)
+            found -= ObjectNames(kept, kept)
     return found
 
 
@@ -170,12 +171,12 @@ class OwnDraft:
         """Names of its records."""
         return {*self._drafts.names(self.written)} if self._drafts is not None and self.written is not None else set()
 
-    def objects(self) -> Names:
+    def objects(self) -> ObjectNames:
         """The objects that it needs."""
         if self.written is None:
-            return Names()
+            return ObjectNames()
         plain = frozenset(each.plain.name for each in self.written.segments if each.plain is not None)
-        return Names(frozenset(self.written.objects()) - plain, plain)
+        return ObjectNames(frozenset(self.written.objects()) - plain, plain)
 
     def is_whole(self) -> bool:
         """True if the stores have its objects. Raises StoreError."""

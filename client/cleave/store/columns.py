@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     PlainBlock: TypeAlias = Sequence[Sequence[CArray]]  # arrays of several columns, for consecutive rows of a block
 
-Width = Literal[0, 1, 2, 4, 8, 16]
+_Width = Literal[0, 1, 2, 4, 8, 16]
 
 _TEXTS = ("VARCHAR", "INTERVAL")
-_WIDTHS: dict[str, Width] = {"DATE": 4, "FLOAT": 4}  # others without bounds have 8
+_WIDTHS: dict[str, _Width] = {"DATE": 4, "FLOAT": 4}  # others without bounds have 8
 # Offsets of texts have 8 bytes; decimals have 4 or 8 if their digits fit.
 _ARROW = "SET arrow_large_buffer_size = true; SET arrow_output_version = '1.5'"
 _DECIMAL32, _DECIMAL64 = 9, 18  # digits of a DECIMAL that fit Arrow's 4 and 8 bytes
@@ -45,7 +45,7 @@ def sealed_column(column: Column) -> SealedColumn:
     return SealedColumn(name=column.name, id=new_id(), type=column.type, width=_width(column), nullable=column.nullable)
 
 
-def _width(column: Column) -> Width:
+def _width(column: Column) -> _Width:
     if column.type in _TEXTS:
         return 0
     if column.type == "BOOLEAN":
@@ -54,7 +54,7 @@ def _width(column: Column) -> Width:
         return _WIDTHS.get(column.type, 8)
     least, most = bounds_of(column)
     reach = max(most, -least - 1, 0).bit_length() + 1
-    return next(width for width in cast(tuple[Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
+    return next(width for width in cast(tuple[_Width, ...], (1, 2, 4, 8, 16)) if 8 * width >= reach)
 
 
 def bounds_of(column: Column) -> tuple[int, int]:
@@ -115,12 +115,12 @@ def _texts(arrays: Sequence[CArray], valid: NDArray[np.bool_] | None) -> ColumnV
 
 def _valid(arrays: Sequence[CArray]) -> NDArray[np.bool_]:
     masks = []
-    for each in arrays:
-        if each.null_count == 0 or not each.buffers[0]:
-            masks.append(np.ones(each.length, np.bool_))
+    for array in arrays:
+        if array.null_count == 0 or not array.buffers[0]:
+            masks.append(np.ones(array.length, np.bool_))
         else:
-            bits = _buffer(each, 0, -(-each.length // 8))
-            masks.append(np.unpackbits(bits, count=each.length, bitorder="little").astype(np.bool_))
+            bits = _buffer(array, 0, -(-array.length // 8))
+            masks.append(np.unpackbits(bits, count=array.length, bitorder="little").astype(np.bool_))
     return np.concatenate(masks) if masks else np.zeros(0, np.bool_)
 
 
@@ -140,9 +140,9 @@ def is_text(type_: str) -> bool:
 
 
 def plain_column(column: Column) -> SealedColumn:
-    """A plain column, described like a sealed one for `Batches`."""
+    """A plain column, described like a sealed one for `RecordBatches`."""
     width = 0 if column.type in _TEXTS else opened_width(column.type)
-    return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(Width, width), nullable=True)
+    return SealedColumn(name=column.name, id="0" * 32, type=column.type, width=cast(_Width, width), nullable=True)
 
 
 def plain_blocks(
@@ -170,7 +170,7 @@ def plain_blocks(
     return blocks
 
 
-class Batches(ArrowRows):
+class RecordBatches(ArrowRows):
     """Blocks of columns as one relation of Arrow arrays, with a batch for each block of rows.
 
     DuckDB reads it by its registered name, without a copy if a value is as wide as Arrow's. Batches are made while
@@ -181,7 +181,7 @@ class Batches(ArrowRows):
         self,
         columns: Sequence[SealedColumn],
         connection: duckdb.DuckDBPyConnection,
-        batches: Callable[[Batches], Iterator[CArray]],
+        batches: Callable[[RecordBatches], Iterator[CArray]],
     ) -> None:
         """`connection`: any; it defines Arrow's types. `batches` yields all batches; it gets this object, which makes
         them.
@@ -219,11 +219,11 @@ class Batches(ArrowRows):
         """Make all batches now. Returns their bytes; None, and keeps none, if that is over `most`."""
         held, size = [], 0
         with closing(cast("Generator[CArray, None, None]", self._batches(self))) as batches:
-            for each in batches:
-                size += bytes_of(each)
+            for batch in batches:
+                size += bytes_of(batch)
                 if most is not None and size > most:
                     return None
-                held.append(each)
+                held.append(batch)
         self._held = held
         return size
 
@@ -249,7 +249,7 @@ class Batches(ArrowRows):
 
 
 def value_of(column: SealedColumn, name: str) -> str:
-    """SQL of a column of `Batches` in its own type."""
+    """SQL of a column of `RecordBatches` in its own type."""
     return f"CAST({name} AS INTERVAL)" if column.type == "INTERVAL" else name
 
 
@@ -264,7 +264,7 @@ def _schema(columns: Sequence[SealedColumn], connection: duckdb.DuckDBPyConnecti
 
 
 def _opened(column: SealedColumn) -> str:
-    """SQL of a column as `Batches` has it."""
+    """SQL of a column as `RecordBatches` has it."""
     name = identifier(column.name)
     return f"CAST({name} AS {'VARCHAR' if column.type in _TEXTS else column.type}) AS {name}"
 

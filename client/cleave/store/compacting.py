@@ -13,20 +13,19 @@ from functools import partial
 from itertools import groupby
 
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.store.change import Change, Plan, always
+from cleave.store.change import Change, ChangePlan, always
 from cleave.store.filling import rows_together
 from cleave.store.making import make
 from cleave.store.manifest import Manifest, Segment, SegmentPage, Segments, new_id
 from cleave.store.measures import SEGMENT_ROWS
-from cleave.store.newest import MovedError
 from cleave.store.paged import Page
 from cleave.store.pieces import SegmentRows
-from cleave.store.reader import Opened
+from cleave.store.reader import LostError, Opened
 from cleave.store.rows import Rows
 from cleave.store.tables import Tables
 from cleave.table.progress import Progress
 from cleave.table.stream import Survey
-from cleave_shared.errors import CleaveWarning
+from cleave_shared.errors import CheckFailed, CleaveWarning, InputError
 
 MOST_SMALL = 8  # small segments allowed after an append
 _FEWEST = 4  # minimum segments that an append merges
@@ -60,10 +59,8 @@ def _has(run: Sequence[Segment], group: Sequence[Segment]) -> bool:
 def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
     """Merge the newest segments of a table after an append, if there are too many.
 
-    An error only causes a warning. It gives way to others who merge the same segments, without one.
+    An error only causes a warning: the rows are there. It gives way to others who change the table, without one.
     """
-    if not merge_due(opened.manifest):
-        return opened
 
     def due(manifest: Manifest) -> list[tuple[Segment, ...]]:
         return [each for each in [merge_due(manifest)] if each]
@@ -71,10 +68,12 @@ def merged(tables: Tables, opened: Opened, progress: Progress) -> Opened:
     # an id of its own: many writers may merge at once, and none takes over what another one is just writing
     change = Change("merge", [new_id()], partial(_plan, tables, opened.manifest.table, due), always, rounds=1)
     try:
+        if not merge_due(opened.manifest):
+            return opened
         return make(tables, opened.manifest.table, change, progress).opened
-    except (ConflictError, MovedError):  # others have changed these segments: they merge what is left
+    except (ConflictError, InputError, LostError):  # others changed, moved or dropped it: they merge what is left
         return opened
-    except StoreError as error:
+    except (StoreError, CheckFailed) as error:
         warnings.warn(f"small segments are not merged: {error.message}", CleaveWarning, stacklevel=2)
         return opened
 
@@ -85,12 +84,14 @@ def _plan(
     choose: Callable[[Manifest], Sequence[Sequence[Segment]]],
     base: Opened | None,
     stack: ExitStack,
-) -> Plan:
+) -> ChangePlan:
     if base is None:
         raise tables.no_table(name)
     groups = choose(base.manifest)
     rows = stack.enter_context(closing(Rows(tables, base)))
-    return Plan(base.manifest, [SegmentRows(rows, tuple(each), same_cells=True) for each in groups], idle=not groups)
+    return ChangePlan(
+        base.manifest, [SegmentRows(rows, tuple(each), same_cells=True) for each in groups], idle=not groups
+    )
 
 
 def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
@@ -99,11 +100,11 @@ def merges(manifest: Manifest) -> list[tuple[Segment, ...]]:
     groups = []
     for run in _runs(manifest):
         together: list[Segment] = []
-        for each in run:
-            if sum(one.rows for one in together) + each.rows > most:
+        for segment in run:
+            if sum(one.rows for one in together) + segment.rows > most:
                 groups.append(together)
                 together = []
-            together.append(each)
+            together.append(segment)
         groups.append(together)
     return [tuple(each) for each in groups if len(each) > 1]
 

@@ -21,11 +21,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from cleave import formats
 from cleave.store.heads import Compatibility
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, Sealed, SealedColumn, StoredModel, is_content
+from cleave.store.manifest import Count, Object, Sealed, SealedColumn, StoredModel, is_content
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
+from cleave_shared.wire import Hex
 
-Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 _NAMES = TypeAdapter(list[Hex])
@@ -46,7 +47,7 @@ class ContributionHead(Compatibility):
     cleave_contribution: Literal[3] = 3
     owner: Hex
     table_id: Hex
-    contributor: Key
+    contributor: Digest
     version: Annotated[int, Field(ge=1)]
     parts: tuple[Entry, ...]
 
@@ -75,10 +76,10 @@ class PartManifest(StoredModel):
     format: Literal[3] = 3
     id: Hex
     table_id: Hex
-    contributor: Key
+    contributor: Digest
     registration: Hex
-    terms: Key
-    key: Key
+    terms: Digest
+    key: Digest
     columns: tuple[SealedColumn, ...]
     segments: tuple[ContributedSegment, ...]
 

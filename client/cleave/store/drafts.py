@@ -19,10 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, NotStoredError, replaced
-from cleave.store.manifest import Count, Hex, StoredModel
+from cleave.store.manifest import Count, StoredModel
 from cleave.store.vault import Vault
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
+from cleave_shared.wire import Hex
 
 
 class Step(StoredModel):
@@ -77,7 +78,7 @@ class Draft(StoredModel):
 
 D = TypeVar("D", bound=Draft)
 S = TypeVar("S", bound=Step)
-Model = TypeVar("Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Drafts(Generic[D, S]):
@@ -193,7 +194,7 @@ class Drafts(Generic[D, S]):
     def _sealed(self, name: str, record: BaseModel) -> bytes:
         return self._vault.seal("draft", name, record.model_dump_json().encode())
 
-    def _opened(self, kind: type[Model], name: str, content: bytes) -> Model | None:
+    def _opened(self, kind: type[_Model], name: str, content: bytes) -> _Model | None:
         """Open a record; None if it is damaged, or from another key or release."""
         try:
             return kind.model_validate_json(self._vault.open("draft", name, content))

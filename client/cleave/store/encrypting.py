@@ -17,8 +17,8 @@ from cleave.ckks.cipher import Cipher, Sentinels
 from cleave.ckks.encode import SENTINEL_SHIFT
 from cleave.ckks.encryptors import Encryptors, Shared
 from cleave.ckks.secret_key import SharedKey
-from cleave.processes.deadline import Deadline
-from cleave.store.lanes import OBJECT_CHUNKS, Lane, Lanes
+from cleave.deadline import Deadline
+from cleave.store.lanes import OBJECT_CHUNKS, LaneEntries, Lanes
 from cleave_shared.moments import SENTINELS
 
 _UNDER_WAY = 4  # objects being written
@@ -34,8 +34,14 @@ class Span:
     start: int
     stop: int
 
+    def rows(self, capacity: int, most: int) -> tuple[int, int]:
+        """First row and end of its rows, of `most` in all, `capacity` in each ciphertext."""
+        return self.start * capacity, min(self.stop * capacity, most)
 
-def encrypt_lane(lanes: Lanes, entries: Lane, cipher: Cipher, label: bytes, lane: int, first: int = 0) -> list[bytes]:
+
+def encrypt_lane(
+    lanes: Lanes, entries: LaneEntries, cipher: Cipher, label: bytes, lane: int, first: int = 0
+) -> list[bytes]:
     """Encrypt `entries` of a lane; the first ciphertext has number `first`.
 
     `label` makes their sentinels unique.
@@ -51,7 +57,7 @@ def sentinels(cipher: Sentinels, label: bytes, lane: int, number: int) -> NDArra
     return cipher.sentinels(label, lane << 32 | number) << SENTINEL_SHIFT
 
 
-class _Rows:
+class _SegmentRows:
     """The current segment's rows, at most `rows`, in the memory file `memory`."""
 
     def __init__(self, memory: int, lanes: Lanes, rows: int, cipher: Cipher) -> None:
@@ -67,8 +73,7 @@ class _Rows:
 
     def encrypt(self, span: Span) -> list[bytes]:
         rows, label = _SHARED.unpack(os.pread(self._memory, _SHARED.size, 0))
-        capacity = self.lanes.capacity
-        start, stop = span.start * capacity, min(span.stop * capacity, rows)
+        start, stop = span.rows(self.lanes.capacity, rows)
         lane = np.frombuffer(os.pread(self._memory, 8 * (stop - start), self._place(span.lane) + 8 * start), np.int64)
         return encrypt_lane(self.lanes, lane, self._cipher, label, span.lane, span.start)
 
@@ -80,8 +85,8 @@ class _Rows:
         return _SHARED.size + 8 * self.most * lane
 
 
-def _in_worker(memory: int, lanes: Lanes, rows: int, key: SharedKey) -> _Rows:
-    return _Rows(memory, lanes, rows, Cipher.from_shared(key))
+def _in_worker(memory: int, lanes: Lanes, rows: int, key: SharedKey) -> _SegmentRows:
+    return _SegmentRows(memory, lanes, rows, Cipher.from_shared(key))
 
 
 class RowEncryptors:
@@ -96,7 +101,7 @@ class RowEncryptors:
             for start in range(0, chunks, OBJECT_CHUNKS)
         ]
         self._memory = os.memfd_create("rows")
-        self._segment = _Rows(self._memory, lanes, rows, cipher)
+        self._segment = _SegmentRows(self._memory, lanes, rows, cipher)
         self._encryptors = Encryptors(self._segment, self._spans)
 
     @property

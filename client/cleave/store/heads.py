@@ -14,9 +14,10 @@ from pydantic import Field, ValidationError
 from cleave import formats
 from cleave.ckks.owner_key import OwnerKey, key_id_of
 from cleave.store.identity import is_signed
-from cleave.store.manifest import Count, Hex, Object, StoredModel
+from cleave.store.manifest import Count, Object, StoredModel
 from cleave_shared.errors import DAMAGED, CheckFailed
 from cleave_shared.version import VERSION as RELEASE
+from cleave_shared.wire import Hex
 
 _KIND = "cleave_table"
 _MOST_BYTES = 4096

@@ -28,7 +28,7 @@ SCAN_ROWS = 1 << 17
 OBJECT_CHUNKS = 64  # ciphertexts of a lane in one object: 4.2 MB
 
 Integers = NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.object_]  # Python integers if 64 bits may be too few
-Lane = NDArray[np.int64]  # (entries,)
+LaneEntries = NDArray[np.int64]  # (entries,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Lanes:
         """Ciphertexts of a lane with this many entries."""
         return -(-entries // self.capacity)
 
-    def encode(self, values: Sequence[Words]) -> list[Lane]:
+    def encode(self, values: Sequence[Words]) -> list[LaneEntries]:
         """Encode `values`: an array (words, entries) per column. Raises InputError for a value above its limit."""
         lanes = dict(lanes_of(self.layout, values, [Scale()] * len(values)))
         return [lanes[lane] for lane in range(self.count)]
 
-    def polynomials(self, lane: Lane) -> NDArray[np.int64]:
+    def polynomials(self, lane: LaneEntries) -> NDArray[np.int64]:
         """The ciphertexts of a lane's entries (chunks, N); their sentinels are still 0."""
         out = np.zeros((self.chunks(len(lane)), self.capacity + SENTINELS), np.int64)
         whole, rest = divmod(len(lane), self.capacity)

@@ -60,7 +60,7 @@ class Record(StoredModel):
         return {**shown, "key_id": self.key_id}
 
 
-class Page(StoredModel):
+class LogPage(StoredModel):
     """`earlier`: the full page before this one."""
 
     earlier: Object | None = None
@@ -94,7 +94,7 @@ class Made:
 
 def extended(
     objects: Objects, folder: str, vault: Vault, log: LogHead | None, fields: dict[str, Any]
-) -> tuple[LogHead, Page]:
+) -> tuple[LogHead, LogPage]:
     """Append one record to `log` and write its page. `fields`: the record, without its position in the chain.
 
     The page of `log` is not needed after that, unless the new page names it.
@@ -104,11 +104,11 @@ def extended(
         objects.key, {**fields, "at": now(), "number": log.count + 1 if log else 1, "before": log.last if log else ""}
     )
     if log is None or page is None:
-        page = Page(records=(record,))
+        page = LogPage(records=(record,))
     elif len(page.records) < PAGE:
-        page = Page(earlier=page.earlier, records=(*page.records, record))
+        page = LogPage(earlier=page.earlier, records=(*page.records, record))
     else:
-        page = Page(earlier=log.page, records=(record,))
+        page = LogPage(earlier=log.page, records=(record,))
     return LogHead(count=record.number, last=digest_of(record), page=_sealed(objects, folder, vault, page)), page
 
 
@@ -119,7 +119,7 @@ def records_of(objects: Objects, vault: Vault, log: LogHead) -> tuple[Record, ..
 
 def records_after(objects: Objects, vault: Vault, log: LogHead, number: int) -> tuple[Record, ...]:
     """The records after record `number`, in order. Pages before are not read. Raises as `records_of`."""
-    pages: list[Page] = []
+    pages: list[LogPage] = []
     for page in _pages(objects, vault, log):
         pages.insert(0, page)
         if page.records[0].number <= number + 1:
@@ -149,7 +149,7 @@ def pages_of(objects: Objects, vault: Vault, log: LogHead) -> list[Object]:
     return [log.page, *(each.earlier for each in _pages(objects, vault, log) if each.earlier is not None)]
 
 
-def _pages(objects: Objects, vault: Vault, log: LogHead) -> Iterator[Page]:
+def _pages(objects: Objects, vault: Vault, log: LogHead) -> Iterator[LogPage]:
     """Pages from the newest to the first."""
     which: Object | None = log.page
     while which is not None:
@@ -162,19 +162,19 @@ def copied(records: tuple[Record, ...], target: Objects, folder: str, vault: Vau
     """Seal the records of a log, unchanged, for another key."""
     earlier: Object | None = None
     for start in range(0, len(records), PAGE):
-        earlier = _sealed(target, folder, vault, Page(earlier=earlier, records=records[start : start + PAGE]))
+        earlier = _sealed(target, folder, vault, LogPage(earlier=earlier, records=records[start : start + PAGE]))
     if earlier is None:
         raise _broken("it has no record")
     return LogHead(count=len(records), last=digest_of(records[-1]), page=earlier)
 
 
-def _sealed(objects: Objects, folder: str, vault: Vault, page: Page) -> Object:
+def _sealed(objects: Objects, folder: str, vault: Vault, page: LogPage) -> Object:
     return objects.seal(folder, vault, "log", page.model_dump_json().encode())
 
 
-def _page(objects: Objects, vault: Vault, which: Object) -> Page:
+def _page(objects: Objects, vault: Vault, which: Object) -> LogPage:
     try:
-        return Page.model_validate_json(vault.open("log", which.name, objects.read(which, cached=False)))
+        return LogPage.model_validate_json(vault.open("log", which.name, objects.read(which, cached=False)))
     except ValidationError:
         raise _broken("a page is not of this release") from None
 

@@ -14,15 +14,26 @@ from contextlib import ExitStack, suppress
 
 from pydantic import JsonValue
 
+from cleave.deadline import OutOfTime
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.processes.deadline import OutOfTime
 from cleave.store.attempts import Attempts
 from cleave.store.basis import basis_of, digest_of, digest_of_request
 from cleave.store.cells import Cells
-from cleave.store.change import FREE, Change, Done, HeldError, InTheWayError, Plan, UnkeptError, held, in_the_way, never
+from cleave.store.change import (
+    FREE,
+    Change,
+    ChangePlan,
+    Done,
+    HeldError,
+    InTheWayError,
+    UnkeptError,
+    held,
+    in_the_way,
+    never,
+)
 from cleave.store.change_drafts import ChangeDraft, OwnDraft, without_new_drafts
-from cleave.store.changed import is_replaced
-from cleave.store.log import Made, Record, newest_records, records_after
+from cleave.store.changed import is_replaced, on_newest
+from cleave.store.log import Made, Record, newest_records
 from cleave.store.manifest import Manifest, new_id, now
 from cleave.store.moving import moved_with
 from cleave.store.newest import MovedError
@@ -31,7 +42,7 @@ from cleave.store.pieces import ChangeStep
 from cleave.store.reader import LostError, Opened
 from cleave.store.steps import DamagedStepError, Writing, next_manifest
 from cleave.store.sweeping import (
-    Names,
+    ObjectNames,
     changed_names,
     cleaning,
     delete_doomed,
@@ -80,35 +91,42 @@ class _Making:
         self._is_planned = False
         self._count = -1  # records of the log when it began
         self._base: Opened | None = None  # what the last attempt was planned on
+        self._written_as: Opened | None = None  # the version that it committed, if the store answered
         self._first: int | None = None  # records of the log at the first attempt
         self._older: Collection[str] = ()  # pages that were there before this call wrote anything
-        self._own = Names()  # objects of attempts
+        self._own = ObjectNames()  # objects of attempts
         self._attempts = Attempts()
         self._rows: Sequence[str] | None = None  # digests of the new rows, if they were asked for
 
     def run(self) -> Done:
         self._find_draft()
-        while True:
-            try:
-                if (done := self._round()) is not None:
-                    return done
-            except HeldError as error:
-                if self._change.follows is never:
-                    raise
-                self._attempts.wait_while_held(error)
-            except InTheWayError:
+        try:
+            while (done := self._tried()) is None:
+                pass
+        except MovedError:
+            if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
+                self._leave()
                 raise
-            except MovedError:
-                if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
-                    self._leave()
-                    raise
-                return Done(self._base)  # it was committed, and is under the other key now
-            except (ConflictError, LostError, UnkeptError) as error:
-                self._again(error)
-            except StoreError as error:
-                if error.status not in _BUSY:
-                    raise
-                self._again(error)
+            return Done(self._written_as or self._base)  # it was committed, and is under the other key now
+        return done
+
+    def _tried(self) -> Done | None:
+        """A round; None if another one is due, after a wait. Raises MovedError, whether the change was made or not."""
+        try:
+            return self._round()
+        except HeldError as error:
+            if self._change.follows is never:
+                raise
+            self._attempts.wait_while_held(error)
+        except InTheWayError:
+            raise
+        except (ConflictError, LostError, UnkeptError) as error:
+            self._again(error)
+        except StoreError as error:
+            if error.status not in _BUSY:
+                raise
+            self._again(error)
+        return None
 
     def finish(self) -> Done | None:
         """See `finished`."""
@@ -119,14 +137,14 @@ class _Making:
 
     def _round(self) -> Done | None:
         base, before = self._tables.find(self._name), self._base
+        if (before and before.head_etag) != (base and base.head_etag):
+            self._attempts.see_another_head()
         if base is not None and (record := self._committed(base)) is not None:
             return self._finished(base, None, record)
         is_dropped = self._is_planned and base is None and before is not None
         if is_dropped or (self._is_planned and base is not None and not self._may_follow(base)):
             self._clean(base)
             raise self._in_the_way(base)
-        if (before and before.head_etag) != (base and base.head_etag):
-            self._attempts.see_another_head()
         self._base, self._is_planned = base, True
         if before is None and self._first is None:
             self._first = base.head.log.count if base else 0
@@ -158,7 +176,7 @@ class _Making:
         is_other = draft is not None and draft.table_id != base.manifest.table_id
         if is_other or base.head.log.count <= count:
             return None
-        return made.found_in(records_after(self._tables, base.vault, base.head.log, count))
+        return made.found_in(self._tables.log(base, count))
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -220,7 +238,7 @@ class _Making:
             with cleaning():
                 self._draft.remove()
 
-    def _written(self, base: Opened | None, plan: Plan) -> tuple[Manifest, list[ChangeStep]]:
+    def _written(self, base: Opened | None, plan: ChangePlan) -> tuple[Manifest, list[ChangeStep]]:
         """Write the pieces of `plan` that the draft does not have. Returns the next manifest, and its steps."""
         tables, manifest, basis = self._tables, plan.manifest, self._basis(base)
         draft = self._draft.written
@@ -272,12 +290,14 @@ class _Making:
         if "secret" in manifest.__dict__:
             return manifest
         secret = self._tables.new_secret(manifest.table, manifest.table_id, PROFILES[manifest.profile])
-        self._own |= Names(frozenset({secret.name}))
+        self._own |= ObjectNames(frozenset({secret.name}))
         return manifest.model_copy(update={"secret": secret})
 
-    def _commit(self, base: Opened | None, plan: Plan, manifest: Manifest, steps: Sequence[ChangeStep]) -> Done | None:
+    def _commit(
+        self, base: Opened | None, plan: ChangePlan, manifest: Manifest, steps: Sequence[ChangeStep]
+    ) -> Done | None:
         tables, change = self._tables, self._change
-        doomed, new_names = changed_names(base.manifest, manifest) if base else (Names(), names_of(manifest))
+        doomed, new_names = changed_names(base.manifest, manifest) if base else (ObjectNames(), names_of(manifest))
         self._own |= new_names
         if base is not None and not delete_doomed(tables.stores, base.manifest):
             doomed |= doomed_of(base.manifest)
@@ -299,7 +319,7 @@ class _Making:
         common = pages_of(base.manifest).keys() & pages_of(manifest).keys() if base else ()
         written = new_names.sensitive | new_names.plain
         new = [each for each in manifest.parts(common) if each.name in written]
-        swept = doomed_of(base.manifest) if base else Names()  # by a change that may not have deleted them yet
+        swept = doomed_of(base.manifest) if base else ObjectNames()  # by a change that may not have deleted them yet
         lost = {each.name for each in unstored(tables.stores, new, new_names.plain)} | {
             each.name for each in new if each.name in swept.sensitive | swept.plain
         }
@@ -310,16 +330,17 @@ class _Making:
         digests = [each.digest for each in steps if each.digest] if change.rows is not None else []
         self._made.content = self._content(tables.vault(manifest.table_id), digests)
         opened = tables.commit(manifest, base, change.what, plan.rows, plan.log, made=self._made, details=plan.details)
+        self._written_as = opened
         return self._finished(opened, base, None, plan.facts)
 
-    def _unnamed(self, base: Opened, manifest: Manifest) -> Names:
+    def _unnamed(self, base: Opened, manifest: Manifest) -> ObjectNames:
         """Objects that no head and no draft of the last day names."""
         tables = self._tables
         stores = tables.stores.distinct()
         probes = [f"{tables.folder(manifest.table)}/{new_id()}" for _ in stores]
         for store, probe in zip(stores, probes, strict=True):
             store.write(probe, b"")
-        written = Names(*(frozenset({probe}) for probe in probes))
+        written = ObjectNames(*(frozenset({probe}) for probe in probes))
         self._own |= written
         own = self._own | self._draft.objects()
         keep = tables.named(base) | self._draft.records() | own.sensitive | own.plain
@@ -351,11 +372,15 @@ class _Making:
         return done
 
     def _others(self, opened: Opened) -> int:
-        """Number of changes by others since the first attempt."""
+        """Number of changes by others since the first attempt; 0 if the log cannot be read: the change is made."""
         if self._first is None or opened.head.log.count <= self._first + 1:
             return 0
-        records = records_after(self._tables, opened.vault, opened.head.log, self._first)
-        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
+        try:
+            records = self._tables.log(opened, self._first)
+        except (CheckFailed, InputError, StoreError):
+            return 0
+        others = [each for each in records if each.change and each.change not in self._made.ids]
+        return sum(each.number <= opened.head.log.count for each in others)
 
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.
@@ -364,21 +389,22 @@ class _Making:
         """
         if newest is None or (not made and newest.head_etag in self._made.expected):
             return
-        own = self._own | Names(frozenset(self._made.wrote))
+        own = self._own | ObjectNames(frozenset(self._made.wrote))
         own = own | self._draft.objects() if made else own - self._draft.objects()
         kept = {newest.head.manifest.name, newest.head.log.page.name}
-        if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
-            kept = self._tables.named(newest)
-        left = own - names_of(newest.manifest, self._older) - Names(frozenset(kept)) - doomed_of(newest.manifest)
-        with cleaning():
+        with cleaning(), suppress(CheckFailed, InputError):  # it is damaged, or others moved or dropped it
+            if self._made.wrote:  # an attempt without an answer: any head from then on may name views and pages of it
+                kept |= on_newest(lambda: self._tables.named(self._tables.open(self._name)))
+            left = own - names_of(newest.manifest, self._older) - ObjectNames(frozenset(kept))
+            left -= doomed_of(newest.manifest)
             left.delete(self._tables.stores)
-        self._own = Names()
+        self._own = ObjectNames()
 
     def _leave(self) -> None:
         """Delete all that this change has written: the table is under another key, so nobody looks for it here."""
         with suppress(StoreError, OutOfTime):
             self._draft.remove()
-            own = self._own | Names(frozenset(self._made.wrote)) | self._draft.objects()
+            own = self._own | ObjectNames(frozenset(self._made.wrote)) | self._draft.objects()
             own.delete(self._tables.stores)
 
     def _again(self, error: ServiceError | CheckFailed) -> None:
@@ -398,7 +424,7 @@ class _Making:
         by = ""
         if newest is not None and self._first is not None:
             with suppress(CheckFailed, StoreError):
-                records = records_after(self._tables, newest.vault, newest.head.log, self._first)
+                records = self._tables.log(newest, self._first)
                 named = list(dict.fromkeys(each.what for each in records if each.change))
                 by = f" ({', '.join(named[:3])})" if named else ""
         return in_the_way(self._tables, by)

@@ -32,6 +32,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from cleave.store.paged import Content, Form, Paged
+from cleave_shared.wire import Hex
 
 N = TypeVar("N")
 
@@ -45,7 +46,6 @@ ROW: Final = "row of the segment"  # of new rows, and of rows stored in another 
 MARK: Final = "mark of the row"  # TRUE: the row was published
 RESERVED = frozenset({NUMBER, ROW, MARK, "file_row_number"})  # the last is DuckDB's, of a Parquet file
 
-Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -177,9 +177,9 @@ class Paged(Sequence[T], Generic[T, P]):
         """Full pages, and the items that do not fill one, if there are any."""
         parts: list[tuple[T, ...]] = []
         part, size = list[T](), 0
-        for each in items:
-            part.append(each)
-            size += self.size(each)
+        for item in items:
+            part.append(item)
+            size += self.size(item)
             if len(part) == self.MOST or size >= self.MOST_BYTES:
                 parts.append(tuple(part))
                 part, size = [], 0

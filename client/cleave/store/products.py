@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations
 
 from cleave.sql.aligned import aligned, product
-from cleave.sql.nodes import Case
-from cleave.sql.nodes import Column as Named
+from cleave.sql.nodes import Case, ColumnRef
 from cleave.sql.plan import Argument
 from cleave.sql.read import canonical, expression_of, spellings
 from cleave.store import measures as of_measures
@@ -81,8 +80,8 @@ def _product_in(sql: str) -> Product:
     node, over = expression_of(sql), []
     if isinstance(node, Case):
         ((condition, node),) = node.branches
-        over = [column.name for column in condition.find(Named)]
-    return Product(tuple(column.name for column in node.find(Named)), tuple(over))
+        over = [column.name for column in condition.find(ColumnRef)]
+    return Product(tuple(column.name for column in node.find(ColumnRef)), tuple(over))
 
 
 def products_of(schema: Schema, names: Sequence[str], stored: Sequence[Measure] = ()) -> list[Product]:
@@ -96,17 +95,17 @@ def products_of(schema: Schema, names: Sequence[str], stored: Sequence[Measure] 
     known = set(spellings(own))
     taken = {each.lower() for each in (*schema.names, *(each.name for each in stored))}
     products = []
-    for each in _wanted(schema, columns):
-        spelled = canonical(expression_of(each.sql(schema)))
+    for needed in _wanted(schema, columns):
+        spelled = canonical(expression_of(needed.sql(schema)))
         if spelled in known:
             continue
-        if each.name.lower() in taken:
+        if needed.name.lower() in taken:
             raise InputError(
-                f"column {each.name!r} already exists, and is not the product of that name",
+                f"column {needed.name!r} already exists, and is not the product of that name",
                 hint="give the column another name",
             )
         known.add(spelled)
-        products.append(each)
+        products.append(needed)
     return products
 
 
@@ -171,10 +170,10 @@ def measures_of_products(
     for each, argument, extent in zip(unknown, unknown.values(), extents([*unknown.values()]), strict=True):
         scales[canonical(expression_of(argument.sql))] = of_measures.measure_of(each.name, argument, extent)
     scaled = []
-    for each, measure in zip(whole, made, strict=True):
+    for whole_product, measure in zip(whole, made, strict=True):
         bounded = of_measures.of_bounds(measure)
         if bounded is None:
-            like = scales[canonical(expression_of(each.value(schema)))]
+            like = scales[canonical(expression_of(whole_product.value(schema)))]
             bounded = measure.model_copy(update={"centre": like.centre, "exponent": like.exponent})
         scaled.append(bounded)
     return scaled

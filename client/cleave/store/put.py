@@ -17,10 +17,9 @@ from cleave.store import measures as of_measures
 from cleave.store.basis import basis_of, marking_of
 from cleave.store.by import count_cells, describe, propose
 from cleave.store.cells import Cells
-from cleave.store.change import Change, Plan, always, committed_after
+from cleave.store.change import Change, ChangePlan, always, committed_after, require_no_reader, require_word
 from cleave.store.columns import sealed_column
 from cleave.store.compacting import merged
-from cleave.store.consent import require_no_reader, require_word
 from cleave.store.contributors import contributed
 from cleave.store.filling import NewRows, Say, rows_together, silent
 from cleave.store.keys import Keys, keys_of
@@ -102,7 +101,7 @@ def put(
         _describe(planned, say)
         new = _rows_of(stream, planned.survey, planned.manifest, segment_rows, say)
 
-        def plan(base: Opened | None, stack: ExitStack) -> Plan:  # noqa: ARG001 - it opens nothing
+        def plan(base: Opened | None, stack: ExitStack) -> ChangePlan:  # noqa: ARG001 - it opens nothing
             nonlocal planned
             if base is not existing:  # another process was faster
                 require_replaceable(tables, name, base, **over)
@@ -110,7 +109,7 @@ def put(
             manifest = planned.manifest
             if base is not None:
                 manifest = manifest.model_copy(update={"release": _replaced(tables, base, manifest, warn)})
-            return Plan(manifest, [StreamRows(new)], Cells(), planned.survey.rows)
+            return ChangePlan(manifest, [StreamRows(new)], Cells(), planned.survey.rows)
 
         change = Change(
             "put",
@@ -348,12 +347,12 @@ class _Adding:
         self._keys = _keys(self._stream, schema, manifest.key)
         self._checked = manifest
 
-    def plan(self, base: Opened | None, stack: ExitStack, segment_rows: int) -> Plan:
+    def plan(self, base: Opened | None, stack: ExitStack, segment_rows: int) -> ChangePlan:
         if base is None:
             raise self._tables.no_table(self._name)
         manifest, batch = base.manifest, self._batch
         if batch is not None and has_batch(manifest, batch, self._say):
-            return Plan(manifest, idle=True)
+            return ChangePlan(manifest, idle=True)
         self._check(manifest)
         new = StreamRows(_rows_of(self._stream, self.survey, manifest, segment_rows, self._say))
         details: dict[str, JsonValue] = {}
@@ -362,14 +361,14 @@ class _Adding:
             details["batch"] = batch.id
         keys, touched = self._keys, self._rows_with_keys(base)
         if keys is None or not touched:
-            return Plan(manifest, [new], details=details)
+            return ChangePlan(manifest, [new], details=details)
         _check_upsert(manifest, touched, upsert=self._upsert, yes=self._yes)
         self._say(f"replacing {counted(sum(touched.values()), 'row')} by rows with the same key")
         release = leaving(self._tables, base, dict.fromkeys(touched, keys.replaced))
         stored = stack.enter_context(closing(Rows(self._tables, base)))
         pieces = [SegmentRows(stored, (each,), keys.others) for each in manifest.segments if each.id in touched]
         details["replaced"] = sum(touched.values())
-        return Plan(manifest.model_copy(update={"release": release}), [*pieces, new], details=details)
+        return ChangePlan(manifest.model_copy(update={"release": release}), [*pieces, new], details=details)
 
     def _rows_with_keys(self, base: Opened) -> dict[str, int]:
         """Number of rows with one of the new keys, by segment id; segments without any are omitted."""
@@ -486,11 +485,11 @@ def _readers(old: Manifest, schema: Schema) -> tuple[Reader, ...]:
     """The readers of a replaced table: they may read the new rows. Raises InputError if a column of theirs is missing,
     or if the new schema adds thresholds.
     """
-    for each in old.readers:
-        if lost := [name for name in each.columns if name not in schema.names]:
+    for reader in old.readers:
+        if lost := [name for name in reader.columns if name not in schema.names]:
             raise InputError(
-                f"reader {each.name!r} has column {lost[0]!r}, which is missing in the new rows",
-                hint=f"name it as before, or first: cleave reader revoke {old.table} {each.name}",
+                f"reader {reader.name!r} has column {lost[0]!r}, which is missing in the new rows",
+                hint=f"name it as before, or first: cleave reader revoke {old.table} {reader.name}",
             )
     before, after = load_stored_schema(old).privacy, schema.privacy
     if (after.entity and not before.entity) or after.min_group > before.min_group:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cleave.ckks.owner_key import OwnerKey
 from cleave.ckks.secret_key import SecretKey, fresh_key
 from cleave.objects.cache import WHOLE, Cache
-from cleave.objects.locate import Stores
+from cleave.objects.locate import Stores, scheme_of
 from cleave.objects.storage import NotStoredError, Storage, read_twice
 from cleave.store.heads import TableHead
 from cleave.store.manifest import Manifest, Object, described, is_content, new_id
@@ -227,7 +227,7 @@ class Objects:
 
     def cached(self, which: Object, *, plain: bool = False) -> _Cached | None:
         """An object's place in the cache; None for a store on this machine."""
-        if self.cache is None or "://" not in self._place(plain=plain).location:
+        if self.cache is None or not scheme_of(self._place(plain=plain).location).is_remote:
             return None
         _, tag, name = which.name.split("/")
         return _Cached(self.cache, self.seen(tag), name, Vault(self.key, f"cache {tag}") if plain else None)
@@ -235,7 +235,7 @@ class Objects:
     @property
     def is_elsewhere(self) -> bool:
         """True if reads go over a network."""
-        return any("://" in place for place in self.places)
+        return any(scheme_of(place).is_remote for place in self.places)
 
     def _read(self, which: Object, start: int, stop: int | None, *, plain: bool = False) -> bytes:
         store = self._place(plain=plain)

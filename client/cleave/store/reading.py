@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
 from cleave.store.cells import Blocks
-from cleave.store.columns import Batches, plain_blocks, plain_column, value_of
+from cleave.store.columns import RecordBatches, plain_blocks, plain_column, value_of
 from cleave.store.contributors import contributor_in
 from cleave.store.manifest import MARK, ROW, Manifest, Object, Sealed, SealedColumn, Segment, is_content
 from cleave.store.reader import Objects, Opened
@@ -34,7 +34,7 @@ from cleave.table.duck import identifier
 from cleave.table.privacy import CONTRIBUTOR
 from cleave.table.progress import Progress
 from cleave.table.schema import Column, Schema
-from cleave.table.table import Engine, HeldFile, MemoryFile, Table, View, no_rows, read_parquet
+from cleave.table.table import Engine, HeldFile, MemoryFile, StreamView, Table, no_rows, read_parquet
 from cleave_shared.errors import CheckFailed, CleaveError, ServiceError
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class _Fetch:
     sealed: list[Future[bytes]]
     plain: Future[Sequence[PlainBlock]] | None
 
+    def sealed_bytes(self, blocks: Blocks) -> int:
+        """Stored bytes of some blocks of every sealed column."""
+        first, stop = blocks
+        return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in self.ranges)
+
 
 class Reading:
     """The rows of `runs`, with the columns of `schema`. `once`: a second scan is an error; `finish` counts on that."""
@@ -159,7 +164,7 @@ class Reading:
             table.fill({stream: opened}, f"{selected} FROM {stream}{order}")
         else:
             sql = f"{selected} FROM temp.main.{stream}"
-            table.expose(View({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
+            table.expose(StreamView({stream: opened}, sql, sql, no_rows(table.schema.columns, self.rows)))
 
     def write(self, table: Table, most: int) -> MemoryFile:
         """Return a file of the rows, of at most `most` bytes, written by the DuckDB of `table`. Intervals are text.
@@ -170,10 +175,10 @@ class Reading:
         selected = ", ".join(identifier(each.name) for each in table.schema.columns)
         return table.write({"opened": self._stream(table)}, f"SELECT {selected} FROM opened{order}", most)
 
-    def _stream(self, table: Table) -> Batches:
+    def _stream(self, table: Table) -> RecordBatches:
         contributor = [plain_column(self.schema.column(CONTRIBUTOR))] if self._needed.contributor else []
         columns = [*self._plain, *contributor, *self._sealed()]
-        return Batches(columns, table.connection, partial(self._batches, table))
+        return RecordBatches(columns, table.connection, partial(self._batches, table))
 
     def _files(self, engine: Engine) -> dict[str, HeldFile] | None:
         """Fetch the plain columns' files; return them by segment. None if other columns are read too, or if there are
@@ -204,19 +209,21 @@ class Reading:
         advance(self.rows)
         return files
 
-    def _view_of(self, files: Mapping[str, HeldFile]) -> View:
+    def _view_of(self, files: Mapping[str, HeldFile]) -> StreamView:
         typed = [(identifier(each.name), each.type) for each in self._needed.plain]
         columns = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
         if all(run.rows == run.segment.rows for run in self._runs):
             sql = f"SELECT {columns} FROM {read_parquet(list(files.values()))}"
-            return View({}, sql, sql)
+            return StreamView({}, sql, sql)
         parts = [
             f"SELECT {columns} FROM {read_parquet([files[run.segment.id]])} "
             f"WHERE file_row_number >= {BLOCK_ROWS * run.blocks[0]} AND file_row_number < {BLOCK_ROWS * run.blocks[1]}"
             for run in self._runs
         ]
         sql = " UNION ALL ".join(parts)
-        return View({}, sql, f"SELECT * FROM ({sql}) QUALIFY row_number() OVER () > 0")  # one part after the other
+        return StreamView(
+            {}, sql, f"SELECT * FROM ({sql}) QUALIFY row_number() OVER () > 0"
+        )  # one part after the other
 
     def skip(self) -> None:
         """Make no requests: the rows are in memory already."""
@@ -232,11 +239,11 @@ class Reading:
         self._finished = True
         with self._lock:
             under_way = list(self._under_way.values())
-        for each in under_way:
+        for future in under_way:
             try:
-                self.deadline.result(each)
+                self.deadline.result(future)
             except Stopped:
-                if not each.cancelled():
+                if not future.cancelled():
                     raise
         self.deadline.check()
         left = {key: work for run in self._runs for key, work in self._requests(run) if key not in self._requested}
@@ -276,7 +283,7 @@ class Reading:
             if not future.cancelled():
                 self._requested.add(key)
 
-    def _batches(self, table: Table, stream: Batches) -> Generator[CArray, None, None]:
+    def _batches(self, table: Table, stream: RecordBatches) -> Generator[CArray, None, None]:
         """The rows of the runs, in order, in a batch for each block. One scan of DuckDB consumes them."""
         if self.once and self._scanned:
             raise TypeError("a second scan of rows that can be scanned once")
@@ -295,7 +302,7 @@ class Reading:
                     and (piece := next(pieces, None)) is not None
                 ):
                     opening.append(pool.submit(self._opened, *piece, stream))
-                    sizes.append(_sealed_bytes(*piece))
+                    sizes.append(piece[0].sealed_bytes(piece[1]))
                     piece = None  # frees its sealed bytes before the next piece
                 if not opening:
                     return
@@ -364,7 +371,7 @@ class Reading:
             raise damaged()
         return self._fetched(segment, wanted, again=True)
 
-    def _opened(self, coming: _Fetch, blocks: Blocks, stream: Batches) -> list[CArray]:
+    def _opened(self, coming: _Fetch, blocks: Blocks, stream: RecordBatches) -> list[CArray]:
         """Decrypt some blocks of every column. Runs in a thread of the pool."""
         run, (first, stop) = coming.run, blocks
         columns = []
@@ -398,12 +405,6 @@ class Reading:
             return open_blocks(key, place, first, cut(memoryview(content)[start : start + part.bytes], part.sizes))
         except CheckFailed:
             return open_blocks(key, place, first, cut(self._fetched(segment, part, again=True), part.sizes))
-
-
-def _sealed_bytes(coming: _Fetch, blocks: Blocks) -> int:
-    """Stored bytes of some blocks of every sealed column."""
-    first, stop = blocks
-    return sum(sum(each.sizes[first - each.blocks[0] : stop - each.blocks[0]]) for each in coming.ranges)
 
 
 @contextmanager

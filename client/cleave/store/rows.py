@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.store.cells import Blocks, Index, index_of, numbers_in
 from cleave.store.columns import is_text, opened_width
 from cleave.store.contributors import contributor_in, with_contributor
@@ -85,6 +85,16 @@ class Resident:
     names: frozenset[str]
     file: MemoryFile
     bytes: int  # the estimate, which does not depend on values, or the size of the file if that is larger
+
+    def expose(self, table: Table) -> bool:
+        """Make `table` a view of the rows. False if too many files are open."""
+        try:
+            table.select(self.file)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return False
+        return True
 
 
 class ResidentTables:
@@ -219,26 +229,16 @@ class Rows:
         else:
             table = self.new_table(reading.schema)
         try:
-            if resident is None or not self._selected(table, resident):
+            if resident is None or not resident.expose(table):
                 reading.expose(table, now=now)
             else:
+                table.rows = self._manifest.rows
                 reading.skip()
         except BaseException:
             if beside is None:
                 table.__exit__(None, None, None)
             raise
         return table
-
-    def _selected(self, table: Table, resident: Resident) -> bool:
-        """Make `table` a view of `resident`. False if too many files are open."""
-        try:
-            table.select(resident.file)
-        except OSError as error:
-            if error.errno != errno.EMFILE:
-                raise
-            return False
-        table.rows = self._manifest.rows
-        return True
 
     def _resident_for(self, reading: Reading) -> Resident | None:
         """Return the columns of `reading` with all rows in memory, or None. They are read now if earlier queries read

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
-from cleave.sql.plan import Argument, QueryPlan
+from cleave.sql.plan import Argument
 from cleave.sql.planner import plan_query
 from cleave.sql.read import canonical, expression_of, spellings
 from cleave.store.manifest import RESERVED, Manifest
@@ -108,10 +108,10 @@ def arguments_of(schema: Schema, expressions: Sequence[str]) -> tuple[Argument, 
     if not expressions:
         return ()
     sums = ", ".join(f"SUM({each})" for each in expressions)
-    plan = plan_query(f"SELECT {sums} FROM t", schema, "t", cloud_only=True)
-    if not isinstance(plan, QueryPlan):
+    cut = plan_query(f"SELECT {sums} FROM t", schema, "t", cloud_only=True).sums()
+    if cut is None:
         raise InputError("a measure must be an expression over the table's columns")
-    return plan.arguments
+    return cut.arguments
 
 
 def measured(schema: Schema) -> list[tuple[str, Argument, Derived | None]]:

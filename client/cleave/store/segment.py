@@ -24,7 +24,7 @@ from cleave.store.cells import Cells, Index
 from cleave.store.columns import read_columns
 from cleave.store.contributors import OWNER
 from cleave.store.encrypting import RowEncryptors, Span, encrypt_lane
-from cleave.store.lanes import Lane, Lanes, row_lanes, total_label, total_lanes
+from cleave.store.lanes import LaneEntries, Lanes, row_lanes, total_label, total_lanes
 from cleave.store.manifest import (
     MARK,
     Manifest,
@@ -242,8 +242,7 @@ class SegmentWriter:
             return PartialSegment(segment, keys, [], b"")
         rows = Summing(table, manifest.by, manifest.measures[: manifest.scanned]).rows()
         order = np.argsort(rows.cells, kind="stable")[_secret_order(np.bincount(rows.cells))]
-        words = [each[:, order] for each in rows.columns]
-        return PartialSegment(segment, keys, words, rows.numbers[order].astype(np.uint32).tobytes())
+        return PartialSegment(segment, keys, *rows.ordered(order))
 
     def finish(self, partial: PartialSegment) -> Segment:
         """Encrypt and write the rows for scans, if there are any. Raises StoreError, ProcessDied."""
@@ -343,7 +342,7 @@ def _runs(
     return [(cell_of[tuple(key)], rows) for *key, rows in table.connection.execute(sql).fetchall()]
 
 
-def lane_checks(vault: Vault, lanes: Lanes, plane: Lane, number: int) -> tuple[int, int]:
+def lane_checks(vault: Vault, lanes: Lanes, plane: LaneEntries, number: int) -> tuple[int, int]:
     """The sum of a lane's entries, and their sum with weights that only the owner knows. Both add up over segments."""
     entries = (plane >> lanes.layout.guard).astype(object)
     weights = np.frombuffer(vault.pseudorandom(f"lane/{number}", 4 * len(plane)), np.uint32).astype(object)

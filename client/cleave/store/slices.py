@@ -13,7 +13,7 @@ from cleave.table.batches import RowBatch, batches, joined
 from cleave.table.duck import identifier
 from cleave.table.schema import Column, Schema
 from cleave.table.stream import Stream
-from cleave.table.table import Table, View, no_table, portable
+from cleave.table.table import StreamView, Table, no_table, portable
 from cleave.table.types import FLOATS
 
 MOST_BYTES = 96 << 20  # of a segment's rows in Arrow; a pull needs about six times as much
@@ -61,7 +61,7 @@ def expose(table: Table, rows: RowBatch) -> None:
     columns = ((identifier(name), table.schema.find(name)) for name in rows.names)
     selected = (f"CAST({name} AS {each.type}) AS {identifier(each.name)}" if each else name for name, each in columns)
     sql = f"SELECT {', '.join(selected)} FROM temp.main.{_SLICE}"
-    table.expose(View({_SLICE: rows}, sql, sql))
+    table.expose(StreamView({_SLICE: rows}, sql, sql))
     table.rows = rows.rows
 
 

@@ -13,7 +13,7 @@ from cleave.store.manifest import Contributor, Manifest, Segment
 from cleave.store.pieces import ChangeStep, Piece
 from cleave.store.reader import Opened
 from cleave.store.segment import SegmentWriter
-from cleave.store.sweeping import Names
+from cleave.store.sweeping import ObjectNames
 from cleave.store.tables import Tables
 from cleave_shared.errors import CheckFailed
 
@@ -55,7 +55,7 @@ class Writing:
         self._cells = cells
         has_sources = base is not None and any(each.replaces for each in pieces)
         self._sources = {each.id: each for each in base.manifest.segments} if base and has_sources else {}
-        self.own = Names()
+        self.own = ObjectNames()
         self._done = [self._usable(piece, draft) for piece in pieces]
         self.used = sum(map(len, self._done))
         self.lost = any(each.replaces and not any(each in of for of in self._done) for each in draft.steps)
@@ -113,7 +113,7 @@ class Writing:
         assert self._base is not None and step.segment is not None  # noqa: S101, PT018 - else numbers cannot differ
         with _of_step():
             segment, keys = writer.renumbered(self._base, step.segment)
-        self.own |= Names(frozenset(lane.name for each in segment.totals for lane in each.lanes))
+        self.own |= ObjectNames(frozenset(lane.name for each in segment.totals for lane in each.lanes))
         return step.model_copy(update={"segment": segment, "keys": keys})
 
 

@@ -54,6 +54,10 @@ class ScanRows:
     cells: NDArray[np.int64]
     columns: list[Words]
 
+    def ordered(self, order: NDArray[np.int64]) -> tuple[list[Words], bytes]:
+        """The columns with their rows in `order`, and the rows' numbers as they are stored."""
+        return [each[:, order] for each in self.columns], self.numbers[order].astype(np.uint32).tobytes()
+
 
 class Summing:
     """Reads `measures` over the rows of `table` by the columns `by`.

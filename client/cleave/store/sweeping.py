@@ -14,23 +14,23 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from cleave.deadline import OutOfTime
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, Storage, StoreError
-from cleave.processes.deadline import OutOfTime
 from cleave.store.manifest import Manifest, Object
 from cleave.store.paged import read_pages
 from cleave.store.pages import pages_of, unreadable
 from cleave.store.reader import Opened
 from cleave_shared.errors import CleaveWarning
 
-Listed = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
+ObjectSizes = list[tuple[Storage, dict[str, int]]]  # of each store the objects in some folders, with their sizes
 
 DAY = 24 * 3600.0  # seconds
 _THREADS = 8
 _HINT = "it stored them in part, or not at all: docs/stored.md says what a store must do"
 
 
-def listed(stores: Stores, folders: Sequence[str]) -> Listed:
+def listed(stores: Stores, folders: Sequence[str]) -> ObjectSizes:
     return [
         (store, {name: size for folder in folders for name, size in store.sizes(folder).items()})
         for store in stores.distinct()
@@ -38,17 +38,17 @@ def listed(stores: Stores, folders: Sequence[str]) -> Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ObjectNames:
     """Names of objects in the sensitive and the plain store, which may be one."""
 
     sensitive: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
 
-    def __or__(self, other: Names) -> Names:
-        return Names(self.sensitive | other.sensitive, self.plain | other.plain)
+    def __or__(self, other: ObjectNames) -> ObjectNames:
+        return ObjectNames(self.sensitive | other.sensitive, self.plain | other.plain)
 
-    def __sub__(self, other: Names) -> Names:
-        return Names(self.sensitive - other.sensitive, self.plain - other.plain)
+    def __sub__(self, other: ObjectNames) -> ObjectNames:
+        return ObjectNames(self.sensitive - other.sensitive, self.plain - other.plain)
 
     def __bool__(self) -> bool:
         return bool(self.sensitive or self.plain)
@@ -60,20 +60,20 @@ class Names:
                 store.delete(sorted(names))
 
 
-def changed_names(old: Manifest, new: Manifest) -> tuple[Names, Names]:
+def changed_names(old: Manifest, new: Manifest) -> tuple[ObjectNames, ObjectNames]:
     """What only the `old` of two versions names, and what only the `new` one. Pages that both name are not read."""
     common = pages_of(old).keys() & pages_of(new).keys()
     before, after = names_of(old, common), names_of(new, common)
     return before - after, after - before
 
 
-def names_of(manifest: Manifest, without: Collection[str] = ()) -> Names:
+def names_of(manifest: Manifest, without: Collection[str] = ()) -> ObjectNames:
     """All objects that a version names, except pages of segments in `without` and the objects of these."""
     pages = [each for each in manifest.segments.pages if each.stored is None or each.stored.name not in without]
     read_pages(pages)
     segments = [*(segment for each in pages for segment in each.items), *manifest.segments.last]
     plain = frozenset(each.plain.name for each in segments if each.plain is not None)
-    return Names(frozenset(each.name for each in manifest.parts(without)) - plain, plain)
+    return ObjectNames(frozenset(each.name for each in manifest.parts(without)) - plain, plain)
 
 
 def readable_names(opened: Opened | None) -> set[str]:
@@ -87,9 +87,9 @@ def readable_names(opened: Opened | None) -> set[str]:
     return {*failures, *there, head.manifest.name, head.log.page.name, *views}
 
 
-def doomed_of(manifest: Manifest) -> Names:
+def doomed_of(manifest: Manifest) -> ObjectNames:
     """Objects that are deleted, or will be, and that no version from this one on names."""
-    return Names(frozenset(manifest.doomed), frozenset(manifest.doomed_plain))
+    return ObjectNames(frozenset(manifest.doomed), frozenset(manifest.doomed_plain))
 
 
 def unstored(stores: Stores, objects: Iterable[Object], plain: Collection[str] = ()) -> list[Object]:
@@ -117,7 +117,7 @@ def not_all_stored(stores: Stores) -> StoreError:
     )
 
 
-def require_listed(stores: Stores, objects: Listed, new: Iterable[Object], old: Iterable[str] = ()) -> None:
+def require_listed(stores: Stores, objects: ObjectSizes, new: Iterable[Object], old: Iterable[str] = ()) -> None:
     """Raise StoreError if the list lacks a `new` object, has another size for it, or lacks an `old` one that is there.
 
     An old object that is lost is no fault of the list.
@@ -135,7 +135,7 @@ def _unlisted(stores: Stores) -> StoreError:
     )
 
 
-def unlisted(stores: Stores, objects: Listed, names: Iterable[str]) -> list[str]:
+def unlisted(stores: Stores, objects: ObjectSizes, names: Iterable[str]) -> list[str]:
     """Return those of `names` that are in a store but missing from the list."""
     present = {name for _, each in objects for name in each}
     return [name for name in names if name not in present and _is_there(stores, name)]
@@ -151,7 +151,7 @@ def _is_there(stores: Stores, name: str) -> bool:
 
 def unnamed(
     stores: Stores, folders: Sequence[str], named: Collection[str], just_written: Collection[str], *, everything: bool
-) -> Names:
+) -> ObjectNames:
     """Objects in `folders` that nobody names. `named`: names that stay. `just_written`: an object of each store.
 
     Only those that are a day older than it count, by each store's own clock: others may still be written. `everything`:
@@ -173,7 +173,7 @@ def unnamed(
     missing = [each for each in named if each not in every and each.rpartition("/")[0] in folders]
     if everything and any(_is_there(stores, each) for each in missing):
         raise _unlisted(stores)
-    return Names(*found)
+    return ObjectNames(*found)
 
 
 def is_due(manifest: Manifest) -> bool:

@@ -17,7 +17,7 @@ from cleave.objects.storage import ConflictError, ForeignError, StoreError, not_
 from cleave.store import pages
 from cleave.store.changed import on_newest
 from cleave.store.heads import Heads, LogHead, TableHead, key_moved_to, parsed, table_id_of
-from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after, records_of
+from cleave.store.log import Made, Record, digest_of, extended, pages_of, records_after
 from cleave.store.manifest import Manifest, Object, Segment
 from cleave.store.newest import HEAD, MovedError, Newest, Seen, discarded_by
 from cleave.store.notes import notes_in
@@ -169,8 +169,8 @@ class Tables(Newest):
                     raise
                 opened = newest
 
-    def log(self, opened: Opened) -> tuple[Record, ...]:
-        """Return all records of the table's log.
+    def log(self, opened: Opened, after: int = 0) -> tuple[Record, ...]:
+        """Return the records of the table's log after record `after`.
 
         If its newest page was replaced meanwhile, these include records that are newer than `opened`. Raises
         CheckFailed if the log is damaged.
@@ -182,7 +182,7 @@ class Tables(Newest):
             before, latest = latest, self.open(opened.manifest.table)
             return isinstance(error, LostError) and latest.head.log != before.head.log
 
-        return on_newest(lambda: records_of(self, latest.vault, latest.head.log), begins_again)
+        return on_newest(lambda: records_after(self, latest.vault, latest.head.log, after), begins_again)
 
     def _show(
         self,

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from cleave.ckks.owner_key import Deriving
+from cleave.ckks.owner_key import DerivationKey
 from cleave.store.manifest import SealedColumn
 from cleave.store.padding import padded, room
 from cleave_shared import limits
@@ -83,7 +83,7 @@ def open_record(key: bytes, name: str, sealed: bytes) -> bytes:
 class Vault:
     """Keys of one table, given by its id (32 hex digits)."""
 
-    def __init__(self, key: Deriving, table_id: str) -> None:
+    def __init__(self, key: DerivationKey, table_id: str) -> None:
         self._key = key
         self._table_id = table_id
         self._weights = key.derive(f"store/weights/{table_id}")

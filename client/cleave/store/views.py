@@ -22,7 +22,6 @@ from cleave.store import pages
 from cleave.store.heads import TableHead
 from cleave.store.manifest import (
     ROW,
-    Hex,
     Manifest,
     Object,
     Reader,
@@ -39,6 +38,7 @@ from cleave.store.schemas import load_stored_schema
 from cleave.store.vault import Purpose, Vault, key_of_object, open_record, seal_record
 from cleave.table.schema import Schema, dump_schema
 from cleave_shared.errors import DAMAGED, CheckFailed
+from cleave_shared.wire import Hex
 
 MOST_READERS = 64
 _KEY_BYTES = 32

@@ -24,13 +24,13 @@ from cleave.store.lanes import Integers
 from cleave.store.manifest import NUMBER
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums
-from cleave.sums.pairs import Operand
+from cleave.sums.pairs import AggregateOperand
 from cleave.table.duck import identifier
 from cleave.table.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class OperandSums:
     """Sums of one operand by group: its totals, and the number of values.
 
     `withheld`: for each total, how many of the group's cells do not have it. Without entries all are known.
@@ -42,7 +42,7 @@ class Sums:
 
 
 def figures_of(
-    needs: CutSums, sums: Sequence[Sums]
+    needs: CutSums, sums: Sequence[OperandSums]
 ) -> Callable[[Sequence[Members], Sequence[int]], list[list[Figure]]]:
     """Return a function that computes the encrypted aggregates of combined groups from their members. `sums`: by
     operand.
@@ -54,7 +54,9 @@ def figures_of(
     return lambda members, _: [[figure(of) for figure in figures] for of in members]
 
 
-def _figure(needs: CutSums, encrypted: EncryptedAggregate, operand: Operand, sums: Sums) -> Callable[[Members], Figure]:
+def _figure(
+    needs: CutSums, encrypted: EncryptedAggregate, operand: AggregateOperand, sums: OperandSums
+) -> Callable[[Members], Figure]:
     """A function that computes one aggregate over combined groups. `sums`: of its operand."""
     facts = operand.facts([needs.cut.arguments[at] for at in encrypted.arguments], needs.measures)
     moments = operand.moments(encrypted.aggregate, needs.measures)
@@ -120,23 +122,25 @@ class Selection:
         self,
         totals: Mapping[TotalOf, Integers],
         withheld: Mapping[TotalOf, NDArray[np.bool_]] = MappingProxyType({}),
-    ) -> list[Sums]:
+    ) -> list[OperandSums]:
         """Sums by operand, from the totals of the cells.
 
         `withheld`: for each total, a flag (cells,) where it is unknown.
         """
-        sums: list[Sums] = []
-        for each in self._needs.operands:
-            of = each.numbers
-            summed = {which: self.total(totals[which], each.filter) for which in self._needs.totals if which[0] in of}
-            counted = each.counted(self._needs.measures)
-            counts = self.total(self._rows, each.filter) if counted is None else summed[counted, "count"]
+        sums: list[OperandSums] = []
+        for operand in self._needs.operands:
+            of = operand.numbers
+            summed = {
+                which: self.total(totals[which], operand.filter) for which in self._needs.totals if which[0] in of
+            }
+            counted = operand.counted(self._needs.measures)
+            counts = self.total(self._rows, operand.filter) if counted is None else summed[counted, "count"]
             unknown = {
-                which: self.total(withheld[which].astype(np.int64), each.filter)
+                which: self.total(withheld[which].astype(np.int64), operand.filter)
                 for which in summed
                 if which in withheld
             }
-            sums.append(Sums(summed, counts, unknown))
+            sums.append(OperandSums(summed, counts, unknown))
         return sums
 
     def total(self, entries: Integers, filter_: str | None) -> list[int]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
 from cleave.aggregates.moments import UNIT
-from cleave.sql.judge import Types
+from cleave.sql.bounds import Types
 from cleave.sql.nodes import NULL, Call, Case, Cast, Constant, Node, write
 from cleave.sql.plan import Argument
 from cleave.sql.ranges import Range, range_of_type

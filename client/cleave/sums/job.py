@@ -19,14 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
-from cleave.objects.locate import Bounded
-from cleave.objects.s3 import Bucket
-from cleave.objects.storage import ConflictError, NotStoredError, Storage
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
+from cleave.objects.locate import scheme_of
+from cleave.objects.storage import ConflictError, JobStorage, NotStoredError, Storage
 from cleave.store.lanes import SCAN_ROWS
 from cleave.store.manifest import StoredModel, new_id
 from cleave.store.vault import Vault
@@ -39,7 +38,7 @@ from cleave.sums.stored import Stored
 from cleave.table.progress import Progress
 from cleave_shared import limits, wire
 from cleave_shared.errors import CheckFailed, CleaveWarning, InputError, ServiceError, WireError
-from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.jobs import Answered, CallStep, Reduced, ReduceRequest, ReduceStep
 from cleave_shared.requests import Linked, StoredAnswer
 from cleave_shared.wire import Hex
 
@@ -48,7 +47,7 @@ CALLS_OF_A_BATCH = 40  # fewer if links are long, see `_of_one_state`
 _WAITS = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between checks of an execution; the last is repeated
 _WRITERS = 8
 _GOES_ON = "the job goes on: ask the same again to take it up, or end it with --stop-job"
-Term = tuple[int, int]  # a step, and an index in its answer's ciphertexts
+ResultIndex = tuple[int, int]  # a step, and an index in its answer's ciphertexts
 
 
 class _Batch(StoredModel):
@@ -84,7 +83,7 @@ class _State(StoredModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JobAnswer:
     """Ciphertexts, their shape, and the calls that they answer."""
 
     shape: Shape
@@ -92,17 +91,12 @@ class Answer:
     calls: Sequence[tuple[str, SumCall]]  # with the segment
 
 
-class Job:
+class ScanJob:
     """One question about one version of a table."""
 
-    def __init__(
-        self, storage: Storage, folder: str, vault: Vault, machine: Machine, question: str, bucket: Bucket
-    ) -> None:
-        """`folder`: of the table, tables/SET. `question`: includes the table's version. `bucket`: the unwrapped
-        `storage`.
-        """
+    def __init__(self, storage: JobStorage, folder: str, vault: Vault, machine: Machine, question: str) -> None:
+        """`folder`: of the table, tables/SET. `question`: includes the table's version."""
         self._storage = storage
-        self._bucket = bucket
         self._set = folder.removeprefix("tables/")
         self._vault = vault
         self._machine = machine
@@ -134,7 +128,7 @@ class Job:
         key: tuple[str, str],
         deadline: Deadline,
         show: Callable[[int, int], None],
-    ) -> list[Answer]:
+    ) -> list[JobAnswer]:
         """The answers to `calls`. `calls` is only used if the job does not exist yet. `counts`: rows of each group.
 
         `key`: profile and key id. Raises ServiceError for a failed job, OutOfTime for a running one, InputError if its
@@ -194,7 +188,7 @@ class Job:
         return state
 
     def _warn_of_early_end(self) -> None:
-        end = self._bucket.signing_ends()
+        end = self._storage.signing_ends()
         if end is None:
             when = "with the AWS session that signs them, and nothing tells when that is"
         elif end < datetime.now(UTC) + timedelta(seconds=LINK_SECONDS):
@@ -234,7 +228,7 @@ class Job:
         return _State(
             wire=wire.VERSION,
             execution=f"{self._name}-{new_id()[:8]}",
-            content={"batches": self._bucket.key(batches_name), "reduce": final[0]},
+            content={"batches": self._storage.key(batches_name), "reduce": final[0]},
             counts=tuple(counts),
             batches=tuple(batches),
             shape=shape,
@@ -245,7 +239,7 @@ class Job:
 
     def _call(self, call: ScanCall, written: list[str]) -> _Calling:
         results = self._room()
-        step = Call(
+        step = CallStep(
             step="call",
             set=self._set,
             number=0,
@@ -260,7 +254,7 @@ class Job:
         number: int,
         results: Sequence[Sequence[str]],
         kind: Literal["scan", "reduced"],
-        terms: list[list[Term]],
+        terms: list[list[ResultIndex]],
         key: tuple[str, str],
         written: list[str],
     ) -> tuple[dict[str, Any], tuple[str, ...], str]:
@@ -269,7 +263,7 @@ class Job:
         request = ReduceRequest(profile=key[0], key_id=key[1], answers=answers, kind=kind, sums=terms)
         content = wire.dump_frames(request)
         own = self._room()
-        step = Reduce(
+        step = ReduceStep(
             step="reduce",
             set=self._set,
             number=number,
@@ -310,16 +304,16 @@ class Job:
             done, batches = self._machine.progress(state.execution)
             show(done, batches or len(state.batches))
 
-    def _collect(self, state: _State, output: Any) -> Iterator[Answer]:
+    def _collect(self, state: _State, output: Any) -> Iterator[JobAnswer]:
         """Raises CheckFailed for an answer that the machine did not announce."""
         try:
             if state.results:
                 calls = [each for batch in state.batches for each in batch.calls]
-                yield Answer(state.shape, self._read(state, wire.validate(Answered, output)), calls)
+                yield JobAnswer(state.shape, self._read(state, wire.validate(Answered, output)), calls)
                 return
             parts = {part.number: part for part in map(partial(wire.validate, Answered), output["reduce"]["parts"])}
             for number, batch in enumerate(state.batches):
-                yield Answer(batch.shape, self._read(batch, parts[number]), batch.calls)
+                yield JobAnswer(batch.shape, self._read(batch, parts[number]), batch.calls)
         except (WireError, KeyError, TypeError, IndexError):
             raise _foreign() from None
 
@@ -355,18 +349,18 @@ class _Calling:
         return len(json.dumps(self.step)) + limits.ANSWERED_BYTES
 
 
-def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[Term]]]:
+def reduced(shapes: Sequence[Shape], window: int) -> tuple[Shape, list[list[ResultIndex]]]:
     """The shape of the sum of several steps' answers, and the terms of each of its ciphertexts. `window`: maximum rows
     in a sum.
     """
     lanes = sorted({lane for shape in shapes for lane in shape.lanes})
     places = [shape.places() for shape in shapes]
     by_lane: dict[int, tuple[PartialSum, ...]] = {}
-    terms: list[list[Term]] = []
+    terms: list[list[ResultIndex]] = []
     for lane in lanes:
         having = [(step, shape.lanes[lane]) for step, shape in enumerate(shapes) if lane in shape.lanes]
         terms.append([(step, places[step][lane]) for step, _ in having])
-        sums: dict[int, list[tuple[int, list[Term]]]] = {}  # by group: (rows, terms)
+        sums: dict[int, list[tuple[int, list[ResultIndex]]]] = {}  # by group: (rows, terms)
         for step, pieces in having:
             for at, (group, rows) in enumerate(pieces, 1):
                 partial = sums.setdefault(group, [])
@@ -419,13 +413,12 @@ def _foreign() -> CheckFailed:
     )
 
 
-def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> Job:
+def job_of(storage: Storage, folder: str, stored: Stored, machine: Machine, sql: str) -> ScanJob:
     """The job that answers `sql` over this version. Raises InputError for a table in a folder."""
-    inside = storage.inside if isinstance(storage, Bounded) else storage
-    if not isinstance(inside, Bucket):
+    if not scheme_of(storage.location).runs_jobs:
         raise InputError(
             "a job reads and writes in S3", hint="leave --job out, or put the table into s3://bucket/prefix"
         )
     manifest = stored.manifest
     identity = json.dumps([manifest.version, [each.id for each in manifest.segments], sql])
-    return Job(storage, folder, stored.vault, machine, identity, inside)
+    return ScanJob(cast("JobStorage", storage), folder, stored.vault, machine, identity)

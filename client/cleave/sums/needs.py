@@ -13,15 +13,16 @@ from functools import cached_property
 from typing import Final
 
 from cleave.aggregates.group import Aggregate
-from cleave.sql.judge import HasSums, Types
-from cleave.sql.nodes import Column, Node, write
-from cleave.sql.plan import Argument, QueryPlan, Source
+from cleave.sql.bounds import Types
+from cleave.sql.judge import HasSums
+from cleave.sql.nodes import ColumnRef, Node, write
+from cleave.sql.plan import Argument, FigureSource, QueryPlan
 from cleave.sql.read import canonical, spellings
 from cleave.store.lanes import columns_of_rows
 from cleave.store.manifest import Manifest, Measure
 from cleave.store.schemas import half_of
 from cleave.sums.combination import Combination, TotalOf, combination_of, filtered, filtered_spellings
-from cleave.sums.pairs import Operand, Pair, Pairs
+from cleave.sums.pairs import AggregateOperand, Pair, Pairs
 from cleave.table.schema import Schema
 from cleave_shared import limits
 
@@ -33,7 +34,7 @@ class CutSums:
     """
 
     cut: QueryPlan
-    operands: tuple[Operand, ...]
+    operands: tuple[AggregateOperand, ...]
     places: tuple[int, ...]
     totals: tuple[TotalOf, ...]
     measures: tuple[Measure, ...]
@@ -78,7 +79,7 @@ class Available(HasSums):
         self._totals = totals
         self._texts = tuple(each.sql for each in measures)
         self._by_sql = self._with_totals(spellings(self._texts))
-        self.operands: dict[tuple[str, ...], Operand] = {}
+        self.operands: dict[tuple[str, ...], AggregateOperand] = {}
 
     @cached_property
     def _by_condition(self) -> dict[str, dict[str, int]]:
@@ -96,8 +97,8 @@ class Available(HasSums):
         """The sums for `cut`, which must have been cut with this object."""
         read = [self.operands[tuple(cut.arguments[at].sql for at in each.arguments)] for each in cut.encrypted]
         totals: dict[TotalOf, None] = {}
-        for each, operand in zip(cut.encrypted, read, strict=True):
-            needed = operand.needs(each.aggregate, self._measures)
+        for encrypted, operand in zip(cut.encrypted, read, strict=True):
+            needed = operand.needs(encrypted.aggregate, self._measures)
             if isinstance(needed, str):  # the cutter has checked this
                 raise TypeError(needed)
             totals |= dict.fromkeys(needed)
@@ -107,7 +108,7 @@ class Available(HasSums):
     def aggregate(self, aggregate: Aggregate, arguments: Sequence[tuple[Node, Argument]], types: Types) -> str:
         several, unknown, more = self.words
         name, (node, argument) = aggregate.names[0], arguments[0]
-        operand: Operand | None
+        operand: AggregateOperand | None
         if len(arguments) > 1:
             operand = self._pair(*(node for node, _ in arguments))
             if operand is None:
@@ -153,7 +154,7 @@ class Available(HasSums):
         return replace(value, filter=write(taken[1])) if value and self._may_filter(taken[1]) else None
 
     def _may_filter(self, node: Node) -> bool:
-        return all(column.name.lower() in self._columns for column in node.find(Column))
+        return all(column.name.lower() in self._columns for column in node.find(ColumnRef))
 
 
 class KeptTotals(Available):
@@ -162,7 +163,7 @@ class KeptTotals(Available):
     `no_plain`: why the plain service cannot answer; "" if it can.
     """
 
-    counts: Source = "encrypted"
+    counts: FigureSource = "encrypted"
     words = (
         "no totals are kept of two columns together, which {} needs",
         "no totals are kept of {}",
@@ -244,7 +245,7 @@ class SummedRows(Available):
         return False
 
     def _may_filter(self, node: Node) -> bool:
-        return node.has(Column) and super()._may_filter(node)
+        return node.has(ColumnRef) and super()._may_filter(node)
 
 
 class NoSums(Available):

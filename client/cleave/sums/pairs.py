@@ -7,7 +7,7 @@ neither column may be NULL, the totals of the columns are enough beside those of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -16,20 +16,19 @@ from cleave.aggregates.base import Decoding, Estimate, Facts, Moment
 from cleave.aggregates.group import Aggregate
 from cleave.aggregates.moments import UNIT, Cross, Power, Sum, X, Y
 from cleave.sql.aligned import product
-from cleave.sql.nodes import Call, Cast, Column, Node, Operation
+from cleave.sql.nodes import Call, Cast, ColumnRef, Node, Operator
 from cleave.sql.plan import Argument
 from cleave.sql.read import canonical, expression_of, expressions_of
 from cleave.store import measures as of_measures
 from cleave.store.manifest import Measure
 from cleave.sums.combination import Combination, ReadMoments, TotalOf, filtered
-from cleave.table.schema import Column as Declared
-from cleave.table.schema import Kind
+from cleave.table.schema import Column, Kind
 from cleave.table.types import FLOATS, decimals_of
 
 _LOST = 16 * UNIT  # relative: two casts to doubles of up to 8 roundings, one of them exact, and the product
 _UNDERFLOW = Fraction(1, 1 << 1000)
 
-Reading = Callable[[Mapping[TotalOf, int], int], Estimate]  # (totals, number of values) -> moment
+_ReadMoment = Callable[[Mapping[TotalOf, int], int], Estimate]  # (totals, number of values) -> moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Pair:
         number = self.x if of == X else self.y
         return None if number is None else (number, part)
 
-    def _reading(self, moment: Moment, measures: Sequence[Measure]) -> Reading:
+    def _reading(self, moment: Moment, measures: Sequence[Measure]) -> _ReadMoment:
         needed = [which for which in self._totals_of(moment) if which is not None]
         of_each = [_decoded(which, of_measures.decoding(measures[which[0]], which[1])) for which in needed]
         if len(of_each) == 1:
@@ -113,11 +112,11 @@ class Pair:
         return cross
 
 
-def _decoded(which: TotalOf, decoding: Decoding) -> Reading:
+def _decoded(which: TotalOf, decoding: Decoding) -> _ReadMoment:
     return lambda total, count: decoding.estimate(Estimate(Fraction(total[which])), count)
 
 
-Operand = Combination | Pair
+AggregateOperand = Combination | Pair
 """What an aggregate is of: one argument, or two."""
 
 
@@ -158,28 +157,28 @@ class Pairs:
         if products := [each for each in node.find(Call) if each.name == "*"]:
             return all(self._are_two_columns(each.arguments) for each in products)
         taken = filtered(node)
-        there = [] if taken is None else [each for each in taken[1].walk() if not isinstance(each, Operation)]
+        there = [] if taken is None else [each for each in taken[1].walk() if not isinstance(each, Operator)]
         return taken is not None and all(canonical(each) in self._kept.columns for each in (taken[0], *there))
 
     def product_in(self, node: Node) -> str:
         """SQL of the first product of two columns in `node` that is kept in another spelling: with a cast, so that it
         fits its type. "" if there is none.
         """
-        for each in node.find(Call):
-            if each.name == "*" and self._are_two_columns(each.arguments):
-                spelled = product([self._column(of) for of in each.arguments])
-                if spelled is not None and canonical(expression_of(spelled)) != canonical(each):
+        for call in node.find(Call):
+            if call.name == "*" and self._are_two_columns(call.arguments):
+                spelled = product([self._column(of) for of in call.arguments])
+                if spelled is not None and canonical(expression_of(spelled)) != canonical(call):
                     return spelled
         return ""
 
-    def _column(self, node: Node) -> Declared:
+    def _column(self, node: Node) -> Column:
         """The declaration of the column that is a factor."""
         number = _factor(node, self._kept.columns, self._measures)
         assert number is not None  # noqa: S101 - a factor is one of the columns
         of = self._measures[number]
         ends = (of.lower, of.upper) if of.decimals is not None else (None, None)
         lower, upper = (None if end is None else Decimal(f"{end}e-{of.decimals}") for end in ends)
-        return Declared(of.name, Kind.ENCRYPTED, of.type, lower, upper)
+        return Column(of.name, Kind.ENCRYPTED, of.type, lower, upper)
 
     def _are_two_columns(self, nodes: Sequence[Node]) -> bool:
         columns = {_factor(each, self._kept.columns, self._measures) for each in nodes}
@@ -199,34 +198,33 @@ def _lost(product: Measure, one: Measure, other: Measure) -> Fraction:
     return share * of_measures.reach(product) + _UNDERFLOW
 
 
-@dataclass(frozen=True, slots=True)
 class _Kept:
     """Measures: `columns` by their spelling; `products` of two of these; `aligned`: (x, y) -> x where y has a value."""
 
-    columns: dict[str, int] = field(default_factory=dict)
-    products: dict[frozenset[int], int] = field(default_factory=dict)
-    aligned: dict[tuple[int, int], int] = field(default_factory=dict)
+    def __init__(self, measures: Sequence[Measure]) -> None:
+        self.columns: dict[str, int] = {}
+        self.products: dict[frozenset[int], int] = {}
+        self.aligned: dict[tuple[int, int], int] = {}
+        nodes = expressions_of([each.sql for each in measures])
+        for number, node in enumerate(nodes):
+            if isinstance(node, ColumnRef):
+                self.columns[canonical(node)] = number
+        for number, node in enumerate(nodes):
+            factors = [_factor(each, self.columns, measures) for each in node.operands]
+            taken = filtered(node)
+            if isinstance(node, Call) and node.name == "*" and len(factors) == 2 and None not in factors:
+                one, two = factors
+                if (
+                    one is not None and two is not None and measures[number].type != "FLOAT"
+                ):  # whose products round more
+                    self.products.setdefault(frozenset((one, two)), number)
+            elif taken is not None and isinstance(taken[1], Operator) and taken[1].name == "IS NOT NULL":
+                value, there = (self.columns.get(canonical(each)) for each in (taken[0], taken[1].operands[0]))
+                if value is not None and there is not None:
+                    self.aligned.setdefault((value, there), number)
 
 
-@lru_cache(64)
-def _kept_of(measures: tuple[Measure, ...]) -> _Kept:
-    kept = _Kept()
-    nodes = expressions_of([each.sql for each in measures])
-    for number, node in enumerate(nodes):
-        if isinstance(node, Column):
-            kept.columns[canonical(node)] = number
-    for number, node in enumerate(nodes):
-        factors = [_factor(each, kept.columns, measures) for each in node.operands]
-        taken = filtered(node)
-        if isinstance(node, Call) and node.name == "*" and len(factors) == 2 and None not in factors:
-            one, two = factors
-            if one is not None and two is not None and measures[number].type != "FLOAT":  # whose products round more
-                kept.products.setdefault(frozenset((one, two)), number)
-        elif taken is not None and isinstance(taken[1], Operation) and taken[1].name == "IS NOT NULL":
-            value, there = (kept.columns.get(canonical(each)) for each in (taken[0], taken[1].operands[0]))
-            if value is not None and there is not None:
-                kept.aligned.setdefault((value, there), number)
-    return kept
+_kept_of = lru_cache(64)(_Kept)
 
 
 def _factor(node: Node, columns: Mapping[str, int], measures: Sequence[Measure]) -> int | None:

@@ -41,13 +41,13 @@ DIRECT_SUMS = (limits.MAX_BODY_BYTES - limits.HEAD_BYTES) // limits.RESULT_BYTES
 _LINKS_BYTES = 3_000_000  # of links in one request
 _LINK_EXTRA = 200  # characters of an object besides its link
 
-Answer = TypeVar("Answer", SumsResponse, PlainResponse)
-Model = TypeVar("Model", bound=Envelope)
+_Answer = TypeVar("_Answer", SumsResponse, PlainResponse)
+_Model = TypeVar("_Model", bound=Envelope)
 _Request = PlainRequest | SumsRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class RemoteSum:
     """A sum to compute: ciphertexts `start`..`stop` of each of `objects`, added up by position."""
 
     objects: tuple[Object, ...]
@@ -62,14 +62,14 @@ def divided(objects: Sequence[Object], most: int = limits.MAX_LANE_OBJECTS) -> l
     """
     runs: list[list[Object]] = []
     size = 0
-    for each in objects:
-        if each.bytes > limits.MAX_LINKED_BYTES:
+    for stored in objects:
+        if stored.bytes > limits.MAX_LINKED_BYTES:
             raise StoreError("an object of the table is larger than a service reads", hint="put it by fewer columns")
-        if not runs or len(runs[-1]) == most or size + each.bytes > limits.MAX_LINKED_BYTES:
+        if not runs or len(runs[-1]) == most or size + stored.bytes > limits.MAX_LINKED_BYTES:
             runs.append([])
             size = 0
-        runs[-1].append(each)
-        size += each.bytes
+        runs[-1].append(stored)
+        size += stored.bytes
     return [tuple(run) for run in runs]
 
 
@@ -97,7 +97,7 @@ class Remote:
         self._set = folder.removeprefix("tables/")
         self._manifest = manifest
 
-    def sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
+    def sums(self, wanted: Sequence[RemoteSum]) -> list[list[bytes]]:
         """The ciphertexts of each sum, (stop - start) of them. Split objects with `divided` first.
 
         Raises ServiceError, StoreError; CheckFailed for an answer of a different shape.
@@ -148,7 +148,7 @@ class Remote:
         store = self._stores.plain if plain else self._stores.sensitive
         return Linked(link=store.link(which.name, seconds), bytes=which.bytes, sha256=which.sha256)
 
-    def _sums(self, wanted: Sequence[Sum]) -> list[list[bytes]]:
+    def _sums(self, wanted: Sequence[RemoteSum]) -> list[list[bytes]]:
         lanes = [
             Lane(objects=[self.linked(which) for which in each.objects], start=each.start, stop=each.stop)
             for each in wanted
@@ -168,8 +168,8 @@ class Remote:
             return self.transport
 
     def _ask(
-        self, service: Service, what: str, request: _Request, model: type[Answer], *, large: bool = True
-    ) -> Answer:
+        self, service: Service, what: str, request: _Request, model: type[_Answer], *, large: bool = True
+    ) -> _Answer:
         """Send a request and return its answer. With `large` the answer may come through the store.
 
         Raises CheckFailed if the stored answer differs from the service's description.
@@ -207,7 +207,7 @@ def rows_of(remote: Remote, segments: Sequence[Segment], columns: Sequence[str])
     return {"objects": linked, "rows": [each.rows for each in segments], "columns": list(columns)}
 
 
-def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model], mark: bytes) -> Model | None:
+def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[_Model], mark: bytes) -> _Model | None:
     """Read an answer that a service claims to have stored. None if it is not the answer to the question of
     that mark.
     """
@@ -223,14 +223,14 @@ def read_kept(store: Storage, name: str, claim: StoredAnswer, model: type[Model]
     return answer if wire.answers(content, wire.FRAMES_TYPE) == mark else None
 
 
-def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
+def _packed(wanted: Sequence[RemoteSum]) -> Iterator[list[RemoteSum]]:
     """Pack sums into requests: small ones together as far as their answer fits, large ones alone."""
-    request: list[Sum] = []
+    request: list[RemoteSum] = []
     sums = size = links = 0
-    for each in wanted:
-        length = each.stop - each.start
-        more = sum(which.bytes for which in each.objects)
-        chars = len(each.objects) * (limits.MAX_LINK_CHARS // 2 + _LINK_EXTRA)
+    for wanted_sum in wanted:
+        length = wanted_sum.stop - wanted_sum.start
+        more = sum(which.bytes for which in wanted_sum.objects)
+        chars = len(wanted_sum.objects) * (limits.MAX_LINK_CHARS // 2 + _LINK_EXTRA)
         full = (
             sums + length > DIRECT_SUMS
             or size + more > limits.MAX_LINKED_BYTES
@@ -240,7 +240,7 @@ def _packed(wanted: Sequence[Sum]) -> Iterator[list[Sum]]:
         if request and full:
             yield request
             request, sums, size, links = [], 0, 0, 0
-        request.append(each)
+        request.append(wanted_sum)
         sums, size, links = sums + length, size + more, links + chars
     if request:
         yield request

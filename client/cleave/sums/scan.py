@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from cleave.sql.rejoin import Texts, keys_of, merge, places_of
 from cleave.store.lanes import OBJECT_CHUNKS, SCAN_ROWS
 from cleave.store.manifest import Manifest, Object, Segment
-from cleave.sums.cellwise import Sums
+from cleave.sums.cellwise import OperandSums
 from cleave.sums.combination import TotalOf
 from cleave.sums.needs import CutSums
-from cleave.sums.pairs import Operand
+from cleave.sums.pairs import AggregateOperand
 from cleave.sums.remote import LINK_SECONDS, rows_of
 from cleave.sums.scanned import Scanned, SumCall, addends_of, stored_order, sum_call
 from cleave.sums.stored import Stored
@@ -161,7 +161,7 @@ class ScanAnswer:
     responses: tuple[PlainResponse, ...]
     keys: list[Texts]
     counts: list[int]
-    sums: list[Sums]
+    sums: list[OperandSums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class ScanCall:
     request: Callable[[], ScanRequest]
 
 
-Totals = list[list[bytes]]
+_Totals = list[list[bytes]]
 
 
 def scan(stored: Stored, needs: CutSums, progress: Progress, side_by_side: int = CALLS_UNDER_WAY) -> ScanAnswer:
@@ -218,6 +218,16 @@ class AnswerSize:
     largest: int
     groups: int
 
+    @property
+    def excess(self) -> str:
+        """Names the part that is too large; "" if none is."""
+        most = MOST_RESULTS if self.groups > 1 else MOST_OF_ONE
+        if self.results > most:
+            return f"{self.results:,} sums, a query may have at most {most:,}"
+        if self.largest > limits.MAX_RESULT_BYTES:
+            return f"{self.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
+        return ""
+
 
 def answer_of_scan(stored: Stored, needs: CutSums, groups: int) -> AnswerSize:
     """Bound the answer of a scan with this many groups."""
@@ -236,23 +246,13 @@ def most_groups(stored: Stored, needs: CutSums) -> int:
     few, many = 0, MOST_RESULTS
     while few < many:
         middle = (few + many + 1) // 2
-        few, many = (middle, many) if too_large(answer_of_scan(stored, needs, middle)) == "" else (few, middle - 1)
+        few, many = (middle, many) if not answer_of_scan(stored, needs, middle).excess else (few, middle - 1)
     return few
-
-
-def too_large(answer: AnswerSize) -> str:
-    """Name the part of an answer that is too large; "" if none is."""
-    most = MOST_RESULTS if answer.groups > 1 else MOST_OF_ONE
-    if answer.results > most:
-        return f"{answer.results:,} sums, a query may have at most {most:,}"
-    if answer.largest > limits.MAX_RESULT_BYTES:
-        return f"{answer.largest:,} bytes of row sets, at most {limits.MAX_RESULT_BYTES:,} fit"
-    return ""
 
 
 def require_few(stored: Stored, needs: CutSums, groups: int) -> None:
     """Raises ManyGroupsError if the answer for `groups` groups, counted by the plain service, is too large."""
-    if reason := too_large(answer_of_scan(stored, needs, max(1, groups))):
+    if reason := answer_of_scan(stored, needs, max(1, groups)).excess:
         most = most_groups(stored, needs)
         coarser = f"a scan of this query answers up to {most:,} groups: group by something coarser, or " if most else ""
         many = f"{groups:,} groups" if groups > 1 else counted(len(stored.manifest.segments), "segment")
@@ -307,9 +307,9 @@ class Scan:
                     continue
                 order = order_of(self._stored, segment) if order is None else order
                 placed = stored_order(numbers, order, lanes.capacity)
-                for each in addends_of(placed, self._groups, needed, SCAN_ROWS):
-                    groups = tuple(place * self._groups + group for group in each.groups)
-                    about = sum_call(replace(each, groups=groups), weights)
+                for addend in addends_of(placed, self._groups, needed, SCAN_ROWS):
+                    groups = tuple(place * self._groups + group for group in addend.groups)
+                    about = sum_call(replace(addend, groups=groups), weights)
                     request = partial(request_of, segment, about, linked, self._stored.manifest)
                     yield ScanCall(segment.id, about, request)
 
@@ -329,7 +329,9 @@ class Scan:
         sums = [self._of_operand(each, totals) for each in self._needs.operands]
         return ScanAnswer(self._selected.responses, self._selected.keys, self._selected.counts, sums)
 
-    def _of_operand(self, operand: Operand, totals: Mapping[tuple[str | None, TotalOf], list[int]]) -> Sums:
+    def _of_operand(
+        self, operand: AggregateOperand, totals: Mapping[tuple[str | None, TotalOf], list[int]]
+    ) -> OperandSums:
         of = operand.numbers
         sums = {
             which: entries
@@ -339,7 +341,7 @@ class Scan:
         counted, rows = operand.counted(self._needs.measures), self._selected.rows_of(operand.filter)
         if counted is not None and any(count > most for count, most in zip(sums[counted, "count"], rows, strict=True)):
             raise CheckFailed("range", "a group has more values than rows")
-        return Sums(sums, rows if counted is None else sums[counted, "count"])
+        return OperandSums(sums, rows if counted is None else sums[counted, "count"])
 
 
 def order_of(stored: Stored, segment: Segment) -> NDArray[np.uint32]:
@@ -374,17 +376,17 @@ def request_of(segment: Segment, about: SumCall, linked: Callable[[Object], Link
     )
 
 
-def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, Totals]]:
+def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterator[tuple[ScanCall, _Totals]]:
     """Send the calls, `side_by_side` at once and one prepared. After an error no call is sent. Raises ServiceError,
     StoreError, CheckFailed.
     """
 
     services = stored.services
 
-    def ask(call: ScanCall) -> Totals:
+    def ask(call: ScanCall) -> _Totals:
         return services.scan(call.request()).totals
 
-    under_way: deque[tuple[ScanCall, Future[Totals]]] = deque()
+    under_way: deque[tuple[ScanCall, Future[_Totals]]] = deque()
     pool = ThreadPoolExecutor(side_by_side, "scan")
     try:
         for call in calls:
@@ -399,7 +401,7 @@ def sent(stored: Stored, calls: Iterable[ScanCall], side_by_side: int) -> Iterat
     pool.shutdown()
 
 
-def _first(under_way: deque[tuple[ScanCall, Future[Totals]]]) -> tuple[ScanCall, Totals]:
+def _first(under_way: deque[tuple[ScanCall, Future[_Totals]]]) -> tuple[ScanCall, _Totals]:
     """The answer to the first call, when it arrives. Raises the error of any call that fails before."""
     waiting = {future for _, future in under_way}
     call, first = under_way.popleft()

@@ -105,11 +105,11 @@ class Scanned:
             raise CheckFailed("envelope", f"a result of the answer is {error.message}") from None
         expected, chunks = dict.fromkeys(shape.lanes, 0), dict.fromkeys(shape.lanes, 0)
         weights: dict[int, int] = {}
-        for segment, each in calls:
-            weights |= dict(zip(each.cut.groups, each.weights, strict=True))
-            for lane in each.cut.lanes:
-                expected[lane] += self._sentinels(segment, each, lane)
-                chunks[lane] += len(each.cut.chunks)
+        for segment, call in calls:
+            weights |= dict(zip(call.cut.groups, call.weights, strict=True))
+            for lane in call.cut.lanes:
+                expected[lane] += self._sentinels(segment, call, lane)
+                chunks[lane] += len(call.cut.chunks)
         sums = {}
         for lane, place in shape.places().items():
             pieces = shape.lanes[lane]
@@ -151,7 +151,7 @@ class Scanned:
 
 _FILE_OVERHEAD = 512  # bytes of a ciphertext's file besides 8 N bytes
 
-Counts = NDArray[np.int64]  # rows, (chunks, groups)
+_Counts = NDArray[np.int64]  # rows, (chunks, groups)
 Pieces = dict[int, list[tuple[int, int]]]  # for each group its partial sums: (first chunk, rows)
 
 
@@ -185,7 +185,7 @@ def stored_order(numbers: Numbers, order: NDArray[np.uint32], capacity: int) -> 
     return placed.reshape(chunks, capacity)
 
 
-def counts_of(placed: Numbers, groups: int) -> Counts:
+def counts_of(placed: Numbers, groups: int) -> _Counts:
     chunks = len(placed)
     keys = placed + np.arange(chunks)[:, None] * (groups + 1)
     return np.bincount(keys.ravel(), minlength=chunks * (groups + 1)).reshape(chunks, groups + 1)[:, 1:]
@@ -225,19 +225,19 @@ def _batches(pieces: Pieces, most: int) -> Iterator[list[int]]:
     """Groups with at most `most` partial sums together, but at least one group."""
     batch: list[int] = []
     left = most
-    for group, each in pieces.items():
-        if batch and len(each) > left:
+    for group, chunks in pieces.items():
+        if batch and len(chunks) > left:
             yield batch
             batch, left = [], most
         batch.append(group)
-        left -= len(each)
+        left -= len(chunks)
     if batch:
         yield batch
 
 
 def _addends(
     placed: Numbers,
-    counts: Counts,
+    counts: _Counts,
     lanes: tuple[int, ...],
     groups: Sequence[int],
     pieces: Pieces,

@@ -18,12 +18,12 @@ from cleave.ckks.checks import require_sentinels
 from cleave.ckks.cipher import Cipher
 from cleave.store import measures as of_measures
 from cleave.store.encrypting import sentinels
-from cleave.store.lanes import Integers, Lane, Lanes, total_label, total_lanes
+from cleave.store.lanes import Integers, LaneEntries, Lanes, total_label, total_lanes
 from cleave.store.manifest import Object, Segment, TotalsObjects
 from cleave.store.reader import Objects, Opened
 from cleave.store.segment import lane_checks
 from cleave.sums.combination import TotalOf
-from cleave.sums.remote import DIRECT_SUMS, Remote, Sum, divided
+from cleave.sums.remote import DIRECT_SUMS, Remote, RemoteSum, divided
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, WireError
@@ -34,7 +34,7 @@ SegmentTotals = tuple[Segment, TotalsObjects]
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SegmentRun:
     """Segments with the same layout, whose totals are added up together. A single one is read.
 
     `columns` are in `lanes`; only the lanes `needed` are requested.
@@ -49,14 +49,14 @@ class _Run:
     def cells(self) -> int:
         return max(segment.cells for segment, _ in self.segments)
 
-    def sums(self) -> Iterator[Sum]:
+    def sums(self) -> Iterator[RemoteSum]:
         """The sums to request, lane after lane."""
         chunks = self.lanes.chunks(self.cells)
         step = chunks if chunks <= DIRECT_SUMS else limits.MAX_STORED_SUMS
         for lane in self.needed:
             objects = tuple(totals.lanes[lane] for _, totals in self.segments)
             for start in range(0, chunks, step):
-                yield Sum(objects, start, min(start + step, chunks))
+                yield RemoteSum(objects, start, min(start + step, chunks))
 
 
 class TotalsReader:
@@ -106,7 +106,7 @@ class TotalsReader:
         runs = (run for run in self._runs(wanted, together=True) if len(run.segments) > 1)
         return sum(each.stop - each.start for run in runs for each in run.sums())
 
-    def _runs(self, wanted: Sequence[TotalOf], *, together: bool) -> Iterator[_Run]:
+    def _runs(self, wanted: Sequence[TotalOf], *, together: bool) -> Iterator[_SegmentRun]:
         alike: dict[tuple[int, int], list[SegmentTotals]] = {}
         for segment in self._segments:
             for totals in segment.totals:
@@ -126,10 +126,10 @@ class TotalsReader:
             ]
             place = 0
             for run in divided(largest) if together else [(each,) for each in largest]:
-                yield _Run(columns, lanes, needed, segments[place : place + len(run)])
+                yield _SegmentRun(columns, lanes, needed, segments[place : place + len(run)])
                 place += len(run)
 
-    def _read(self, run: _Run) -> dict[int, Lane]:
+    def _read(self, run: _SegmentRun) -> dict[int, LaneEntries]:
         ((segment, totals),) = run.segments
         planes = {}
         for lane in run.needed:
@@ -142,7 +142,7 @@ class TotalsReader:
             planes[lane] = self._decrypted(run, lane, files, failed, wrong)[: segment.cells]
         return planes
 
-    def _opened(self, run: _Run, sums: Iterator[list[bytes]]) -> dict[int, Lane]:
+    def _opened(self, run: _SegmentRun, sums: Iterator[list[bytes]]) -> dict[int, LaneEntries]:
         """The lanes (cells,) from the next `sums`, which belong to `run`. Raises CheckFailed for a wrong sum."""
         files: dict[int, list[bytes]] = {lane: [] for lane in run.needed}
         chunks = run.lanes.chunks(run.cells)
@@ -151,7 +151,9 @@ class TotalsReader:
                 files[lane] += next(sums)
         return {lane: self._checked(run, lane, files[lane]) for lane in run.needed}
 
-    def _decrypted(self, run: _Run, lane: int, files: list[bytes], failed: CheckFailed, wrong: str) -> Lane:
+    def _decrypted(
+        self, run: _SegmentRun, lane: int, files: list[bytes], failed: CheckFailed, wrong: str
+    ) -> LaneEntries:
         """The coefficients (entries,) of all ciphertexts of a lane, in order.
 
         Raises `failed` for bytes that are no ciphertext, and CheckFailed with the text `wrong` if sentinels are not the
@@ -164,7 +166,7 @@ class TotalsReader:
         require_sentinels(coefficients, self._sentinels(run, lane, len(files)), len(run.segments), wrong)
         return coefficients[:, : run.lanes.capacity].reshape(-1)
 
-    def _checked(self, run: _Run, lane: int, files: list[bytes]) -> Lane:
+    def _checked(self, run: _SegmentRun, lane: int, files: list[bytes]) -> LaneEntries:
         lanes = run.lanes
         failed = CheckFailed("sentinel", "the sensitive service returned something that is not a ciphertext")
         wrong = "a sum is not of the requested segments"
@@ -179,7 +181,7 @@ class TotalsReader:
             raise CheckFailed("totals", "the segments' totals do not add up to what the sensitive service answered")
         return plane
 
-    def _sentinels(self, run: _Run, lane: int, chunks: int) -> NDArray[np.int64]:
+    def _sentinels(self, run: _SegmentRun, lane: int, chunks: int) -> NDArray[np.int64]:
         total = np.zeros((chunks, SENTINELS), np.int64)
         for segment, totals in run.segments:
             label = total_label(totals.label)

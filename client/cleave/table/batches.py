@@ -151,6 +151,12 @@ class _Open:
     batches: Iterator[CArray]
     failed: Callable[[BaseException], None]
 
+    def close(self) -> None:
+        close = getattr(self.batches, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):  # a thread is using it, and will release it
+                close()
+
 
 _open: dict[int, _Open] = {}  # by private_data, until released or closed
 _numbers = itertools.count(1)
@@ -173,11 +179,8 @@ def open_stream(
 
 def close_stream(number: int) -> None:
     """End a stream, even if it was not read to its end. Its reader then gets an error."""
-    stream = _open.pop(number, None)
-    close = getattr(stream.batches, "close", None) if stream else None
-    if close is not None:
-        with contextlib.suppress(ValueError):  # a thread is using it, and will release it
-            close()
+    if (stream := _open.pop(number, None)) is not None:
+        stream.close()
 
 
 def _move(capsule: object, name: bytes, to: int, size: int, release: int) -> None:

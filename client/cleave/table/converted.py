@@ -34,8 +34,8 @@ _FIELDS = 1 << 24  # of a table of objects, up to which any number of them may b
 _SPARSE = 100  # fields for each member of an object, in a larger table
 _SHOWN = 20  # sheets that a hint names
 
-Row = Sequence[Any]
-Read = Callable[[Any, str], dict[str, Any]]  # (object, its position in words) -> members
+_Row = Sequence[Any]
+_Read = Callable[[Any, str], dict[str, Any]]  # (object, its position in words) -> members
 
 
 class _Digits(str):
@@ -58,15 +58,15 @@ def json_text(open_file: Callable[[], BinaryIO], shown: str, *, flatten: bool = 
         """The objects. Raises InputError if a table of them would be far larger than the objects."""
         rows = members = 0
         seen: set[str] = set()
-        for each in objects():
-            rows, members = rows + 1, members + len(each)
-            seen.update(each)
+        for row in objects():
+            rows, members = rows + 1, members + len(row)
+            seen.update(row)
             if rows * len(seen) > max(_FIELDS, _SPARSE * members):
                 raise InputError(
                     f"{shown}: its {rows:,} first objects have {len(seen):,} different members, most in few objects",
                     hint="write such members as values: one column for their names, one for their values",
                 )
-            yield each
+            yield row
 
     names = _filled(measured()) if flatten else dict.fromkeys(chain.from_iterable(measured()))
     if not names:
@@ -134,7 +134,7 @@ def _place_of(wanted: str, titles: Sequence[str], shown: str) -> int:
     raise InputError(f"{shown}: has no sheet {wanted!r}", hint=hint)
 
 
-def _values(shown: str, sheet: Any) -> Iterator[Row]:
+def _values(shown: str, sheet: Any) -> Iterator[_Row]:
     """The rows of a sheet. Raises InputError for a date that does not exist."""
     from openpyxl.utils.datetime import CALENDAR_MAC_1904  # noqa: PLC0415 - as above
 
@@ -157,7 +157,7 @@ def _values(shown: str, sheet: Any) -> Iterator[Row]:
         yield [value(cell) for cell in row]
 
 
-def _computed(shown: str, values: Iterator[Row], formulas: Iterator[Row]) -> Iterator[Row]:
+def _computed(shown: str, values: Iterator[_Row], formulas: Iterator[_Row]) -> Iterator[_Row]:
     """The rows of `values`. Raises InputError for a formula without a stored result, which would be read as NULL."""
     for number, (row, written) in enumerate(zip(values, formulas, strict=True), start=1):
         if any(value is None and text is not None for value, text in zip(row, written, strict=True)):
@@ -172,14 +172,14 @@ def _is_lines(file: BinaryIO) -> bool:
     return byte != b"["
 
 
-def _of_lines(open_file: Callable[[], BinaryIO], shown: str, read: Read) -> Iterator[dict[str, Any]]:
+def _of_lines(open_file: Callable[[], BinaryIO], shown: str, read: _Read) -> Iterator[dict[str, Any]]:
     with open_file() as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield read(_parsed(line, f"{shown}, line {number}"), f"{shown}, line {number}")
 
 
-def _of_array(open_file: Callable[[], BinaryIO], shown: str, read: Read) -> Sequence[dict[str, Any]]:
+def _of_array(open_file: Callable[[], BinaryIO], shown: str, read: _Read) -> Sequence[dict[str, Any]]:
     with open_file() as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -228,14 +228,14 @@ def _flattened(value: Any, where: str) -> dict[str, Any]:
     pending = [("", iter(_object_of(value, where).items()))]  # open objects, each with the names that lead to it
     while pending:
         prefix, members = pending[-1]
-        for name, each in members:
+        for name, member in members:
             path = f"{prefix}{name}"
-            if isinstance(each, dict):
-                pending.append((f"{path}.", iter(each.items())))
+            if isinstance(member, dict):
+                pending.append((f"{path}.", iter(member.items())))
                 break
             if path in flat:
                 raise InputError(f"{where}: has two members {path!r} once it is flat", hint="rename one of them")
-            flat[path] = _list_text(each, f"{where}, member {path!r}") if isinstance(each, list) else each
+            flat[path] = _list_text(member, f"{where}, member {path!r}") if isinstance(member, list) else member
         else:
             pending.pop()
     return flat
@@ -294,7 +294,7 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-Kind = Literal["number", "date", "moment", "time", "span"]
+_Kind = Literal["number", "date", "moment", "time", "span"]
 _DAY = 86_400_000  # milliseconds, Excel's precision
 _LEAP = 60  # 29 February 1900, which never existed
 _BEFORE, _AFTER, _1904 = (datetime.datetime(*day) for day in ((1899, 12, 31), (1899, 12, 30), (1904, 1, 1)))  # noqa: DTZ001 - Excel has no zones
@@ -302,7 +302,7 @@ _LITERALS = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
 
 
 @cache
-def _kind_of(number_format: str) -> Kind:
+def _kind_of(number_format: str) -> _Kind:
     """Return what a number format shows. "mm" means minutes beside hours or seconds, else a month."""
     from openpyxl.styles.numbers import is_date_format, is_timedelta_format  # noqa: PLC0415 - 0.2 s
 
@@ -315,7 +315,7 @@ def _kind_of(number_format: str) -> Kind:
     return "date" if not set("hs") & set(letters) else "moment" if has_day else "time"
 
 
-def _moment(number: float, kind: Kind, *, from_1904: bool) -> datetime.datetime | datetime.time | str:
+def _moment(number: float, kind: _Kind, *, from_1904: bool) -> datetime.datetime | datetime.time | str:
     """The date or time at day `number`; for a time span, text as HH:MM:SS.
 
     Raises ValueError for a day that does not exist: before the epoch's first day, 29 February 1900, or after the year

@@ -30,7 +30,8 @@ from cleave.table.csv_text import (
     undecodable,
 )
 from cleave.table.duck import literal
-from cleave.table.inputs import Input, mark_of, pattern_of, unreadable
+from cleave.table.file_formats import pattern_of
+from cleave.table.inputs import Input, mark_of, unreadable
 from cleave.table.reading import SourceReading, places_of
 from cleave.table.schema import Schema
 from cleave_shared.errors import InputError
@@ -77,7 +78,9 @@ class CsvReading(SourceReading):
         """
         skips = self._dialect.skip or self._dialect.skip_footer
         if is_utf8(self._dialect.encoding) and not (skips or self._short_header):
-            yield self._read_csv(pattern_of(self.source), header=self._dialect.header, packed=self.source.packed)
+            yield self._read_csv(
+                pattern_of(self.source.path), header=self._dialect.header, compression=self.source.format.compression
+            )
             return
         with self._recoded() as rows:
             yield rows
@@ -126,14 +129,14 @@ class CsvReading(SourceReading):
         name = next(each for each in "xyz" if each not in (self._dialect.delimiter, self._dialect.quote))
         return self._dialect.delimiter.join([name] * len(self._first.fields)) + (self._first.end or "\n")
 
-    def _read_csv(self, name: str, options: str = "", *, header: bool, packed: bool = False) -> str:
+    def _read_csv(self, name: str, options: str = "", *, header: bool, compression: str = "none") -> str:
         columns = ", ".join(f"c{index}: 'VARCHAR'" for index in range(len(self._first.fields)))
         return (
             f"read_csv({literal(name)}, auto_detect = false, columns = {{{columns}}}, "
             f"header = {str(header).lower()}, delim = {literal(self._dialect.delimiter)}, "
             f"quote = {literal(self._dialect.quote)}, escape = {literal(self._dialect.quote)}, strict_mode = true, "
             "allow_quoted_nulls = false, "  # "" is an empty text, an empty field is NULL: as `cleave pull` writes them
-            f"compression = {literal('gzip' if packed else 'none')}, hive_partitioning = false, "
+            f"compression = {literal(compression)}, hive_partitioning = false, "
             f"max_line_size = {_LONGEST_LINE}, buffer_size = {2 * _LONGEST_LINE}{options})"
         )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KEYS = ("sql", "reason")
 
 
-class _Column(Protocol):
+class _TypedColumn(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -33,7 +33,7 @@ class _Column(Protocol):
     def type(self) -> str: ...
 
 
-Find = Callable[[str], _Column | None]
+Find = Callable[[str], _TypedColumn | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,11 @@ class Derived:
     type: str
     columns: tuple[str, ...]
     reason: str = ""
+
+    @property
+    def generated(self) -> str:
+        """SQL of the column in DuckDB's CREATE TABLE."""
+        return f"{identifier(self.name)} AS ({self.sql}) VIRTUAL"
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - named for what happened
@@ -108,9 +113,9 @@ def _unknown(message: str, name: str, typed: str) -> UnknownColumn:
 def parse_derived(tables: Mapping[str, Any], find: Find) -> tuple[Derived, ...]:
     """Raises ValueError naming the key of the first mistake."""
     derived: dict[str, Derived] = {}
-    for name, each in tables.items():
+    for name, entry in tables.items():
         place = f"[derived.{name}]"
-        table = inner(each, place)
+        table = inner(entry, place)
         only_keys(table, _KEYS, place)
         if not name.strip() or name.lower() in derived:
             raise ValueError(f"{place}: is no name, or differs from another in upper and lower case only")
@@ -133,18 +138,13 @@ def dump_derived(derived: Sequence[Derived]) -> TomlTable:
     import tomlkit  # noqa: PLC0415 - 25 ms that a query does not need
 
     tables = tomlkit.table(is_super_table=True)
-    for each in derived:
+    for column in derived:
         table = tomlkit.table()
-        table.add("sql", each.text)
-        if each.reason:
-            table.add("reason", each.reason)
-        tables.add(each.name, table)
+        table.add("sql", column.text)
+        if column.reason:
+            table.add("reason", column.reason)
+        tables.add(column.name, table)
     return tables
-
-
-def generated(derived: Derived) -> str:
-    """SQL of the column in DuckDB's CREATE TABLE."""
-    return f"{identifier(derived.name)} AS ({derived.sql}) VIRTUAL"
 
 
 def only_keys(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:

@@ -36,8 +36,9 @@ def unreadable_csv(source: object) -> InputError:
     return InputError(f"{source}: cannot be read as CSV", hint="check [csv] in the schema")
 
 
-def unreadable_parquet(source: object) -> InputError:
-    return InputError(f"{source}: cannot be read as Parquet", hint="is the file complete?")
+def unreadable_typed(source: object, format_: str) -> InputError:
+    """The error for a file of a format that states types."""
+    return InputError(f"{source}: cannot be read as {format_}", hint="is the file complete?")
 
 
 def undecodable(place: str, encoding: str) -> InputError:
@@ -62,7 +63,7 @@ def miscounted(source: object, rows: int, records: int) -> InputError:
 
 
 def damaged_rows(source: object, rows: int, stated: int) -> InputError:
-    """The error for a Parquet file that has another number of rows than its footer states."""
+    """The error for a file that has another number of rows than its footer states."""
     return InputError(
         f"{source}: is read as {rows:,} row{'' if rows == 1 else 's'}, but its footer states {stated:,}",
         hint="the file is damaged: write it again",

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import hashlib
 import os
 import stat
 import sys
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import names_file
-from cleave.table.converted import json_text, workbook_text
+from cleave.table.file_formats import CSV, EXCEL, FORMATS, FileFormat, FormatOptions, format_of
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-JSON_ENDINGS = (".json", ".ndjson", ".jsonl")
 STDIN = "-"
 _STDIN_SHOWN = "standard input"
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_WORKBOOK = b"PK\x03\x04"
-_FOREIGN = (b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
-_ENDINGS = (".gz", ".csv", ".tsv", ".txt", ".parquet", *JSON_ENDINGS)
+_FOREIGN = (b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")  # gzip: packed twice
+# A workbook of several sheets is no batch
+_ENDINGS = (".gz", *(ending for each in FORMATS if each is not EXCEL for ending in each.endings))
 _BLOCK = 1 << 20
 _SEPARATORS = " ._-+0123456789"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file of a table. Messages name it as `shown`. Standard input is first copied into a memory file."""
+    """A file of a table. Messages name it as `shown`. Standard input is first copied into a memory file.
+
+    `read_as`: keys of [csv] for what the file has several of, with the one that is read.
+    """
 
     path: Path
     shown: str
-    packed: bool = False  # with gzip
-    parquet: bool = False
-    sheet: str = ""  # name of the sheet, if the workbook has more than one
+    format: FileFormat
+    read_as: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.shown
@@ -51,7 +50,7 @@ class Input:
         return "stdin" if self.shown == _STDIN_SHOWN else _stem(Path(self.shown))
 
     def open(self) -> BinaryIO:
-        return cast("BinaryIO", gzip.open(self.path, "rb")) if self.packed else self.path.open("rb")
+        return self.format.open(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +64,51 @@ class Frame:
         return self.shown
 
 
-Name = str | Path | Input
-Names = Name | Sequence[Name]
+_Name = str | Path | Input
+Names = _Name | Sequence[_Name]
 
 
-def open_inputs(names: Names, most: int | None = None, *, sheet: str = "", flatten: bool = False) -> list[Input]:
-    """The files that `names` mean, in the given order; files of a pattern are sorted by name. `most`: maximum bytes of
-    standard input.
+def open_inputs(names: Names, options: FormatOptions, most: int | None = None) -> list[Input]:
+    """The files that `names` mean, in the given order; files of a pattern are sorted by name.
 
-    `sheet`: a sheet of Excel files, "" for the first. `flatten`: flatten nested objects of JSON files. Raises
-    InputError for a file that is missing, empty, unreadable, or neither text nor Parquet.
+    `options`: which sheet of Excel files to read, and whether to flatten JSON. `most`: maximum bytes of standard input.
+    Raises InputError for a file that is missing, empty, unreadable, or of no format.
     """
     inputs: list[Input] = []
     for name in _several(names):
         if isinstance(name, Input):
             inputs.append(name)
         elif str(name) == STDIN:
-            inputs.append(_standard_input(most, sheet))
+            inputs.append(_standard_input(most, options))
         else:
-            inputs += [_input(path, str(path), sheet, flatten=flatten) for path in expand(name)]
+            inputs += [_input(path, str(path), options) for path in expand(name)]
     return inputs
 
 
-def check_reading(names: Sequence[str | Path], sheet: str | None, *, flatten: bool) -> None:
-    """Raises InputError for a missing file, for a `sheet` without an Excel file and `flatten` without a JSON file."""
+def check_reading(names: Sequence[str | Path], options: FormatOptions) -> None:
+    """Raises InputError for a missing file, and for an option that no file's format has."""
     check_there(names)
-    if not (sheet or flatten):
-        return
-    paths = [path for name in names for path in expand(name)]
-    if sheet and not any(str(path) == STDIN or _is_workbook(path) for path in paths):
-        raise InputError(f"{paths[0]}: is no Excel file, so it has no sheet {sheet!r}", hint="leave --sheet out")
-    if flatten and not any(_is_json(str(path)) for path in paths):
-        endings = ", ".join(JSON_ENDINGS)
-        raise InputError(
-            f"{paths[0]}: is no JSON file, so there is nothing to flatten",
-            hint=f"leave --flatten out; names of JSON files end in {endings}",
-        )
+    for each in FORMATS:
+        value = each.option and getattr(options, each.option)
+        if not value:
+            continue
+        paths = [path for name in names for path in expand(name)]
+        if not any(_may_be(each, path) for path in paths):
+            endings = "" if each.magic else f"; names of {each.name} files end in {', '.join(each.endings)}"
+            raise InputError(
+                f"{paths[0]}: is no {each.name} file, {each.useless.format(value)}",
+                hint=f"leave --{each.option} out{endings}",
+            )
 
 
-def _is_json(shown: str) -> bool:
-    return shown.lower().removesuffix(".gz").endswith(JSON_ENDINGS)
-
-
-def _is_workbook(path: Path) -> bool:
+def _may_be(format_: FileFormat, path: Path) -> bool:
+    """True if a file can be of this format; standard input can if its first bytes say so."""
+    if format_.matches(b"", str(path)):
+        return True
     try:
-        with path.open("rb") as file:
-            return _is_excel(file.read(len(_WORKBOOK)), str(path))
-    except OSError:
+        return bool(format_.magic) and (str(path) == STDIN or format_of(path, str(path))[0].name == format_.name)
+    except (EOFError, OSError, zlib.error):
         return False
-
-
-def _is_excel(head: bytes, shown: str) -> bool:
-    """True for a zip archive, and for a file that calls itself .xlsx though it is none."""
-    return head.startswith(_WORKBOOK) or shown.lower().endswith(".xlsx")
 
 
 def in_folder(folder: Path) -> list[Path]:
@@ -191,12 +182,7 @@ def mark_of(source: Input) -> object:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def pattern_of(source: Input) -> str:
-    """Return a glob pattern for DuckDB that matches this file only."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in str(source.path.absolute()))
-
-
-def _several(names: Names) -> Sequence[Name]:
+def _several(names: Names) -> Sequence[_Name]:
     return [names] if isinstance(names, str | Path | Input) else names
 
 
@@ -219,37 +205,30 @@ def _mode(path: Path, shown: str) -> int:
         raise InputError(f"{shown!r} is no path", hint="a name cannot hold a NUL byte") from None
 
 
-def _input(path: Path, shown: str, sheet: str, *, flatten: bool = False) -> Input:
+def _input(path: Path, shown: str, options: FormatOptions) -> Input:
     mode = _mode(path, shown)
     if stat.S_ISDIR(mode):
         raise is_folder(shown)
     if not stat.S_ISREG(mode):
         raise InputError(f"{shown}: is not a regular file", hint="pass it to standard input, and name the file -")
     try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-        packed = head.startswith(_GZIP)
-        if packed:
-            with gzip.open(path, "rb") as unpacked:
-                head = unpacked.read(4096)
+        found, head = format_of(path, shown)
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(shown, error) from None
-    if head.startswith(_FOREIGN) or (packed and head.startswith((_GZIP, _PARQUET, _WORKBOOK))):
+    if head.startswith(_FOREIGN) or (found.compression != "none" and found.magic):
         raise InputError(
             f"{shown}: is an .xls workbook, or packed otherwise than by gzip",
             hint="save it as .xlsx or CSV, or unpack it",
         )
     if not head.strip():
         raise InputError(f"{shown}: is empty", hint="the first line must name the columns")
-    if _is_excel(head, shown):
-        text, title = workbook_text(path, shown, sheet)
-        return Input(text, shown, sheet=title)
-    if _is_json(shown):
-        return Input(json_text(Input(path, shown, packed).open, shown, flatten=flatten), shown)
-    return Input(path, shown, packed, parquet=head.startswith(_PARQUET))
+    if found.convert is None:
+        return Input(path, shown, found)
+    text, read_as = found.convert(found, path, shown, options)
+    return Input(text, shown, CSV, read_as)
 
 
-def _standard_input(most: int | None, sheet: str) -> Input:
+def _standard_input(most: int | None, options: FormatOptions) -> Input:
     """Copy standard input into a memory file, because a CSV is read more than once."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(f"{_STDIN_SHOWN}: is a terminal, not a table", hint="as in: cleave query - ... < patients.csv")
@@ -269,4 +248,4 @@ def _standard_input(most: int | None, sheet: str) -> Input:
             f"{_STDIN_SHOWN}: is longer than {most >> 20} MB: it is kept in memory to be read more than once",
             hint="name the file, which may be packed by gzip, instead; a file may be of any size",
         )
-    return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN, sheet)
+    return _input(Path(f"/proc/self/fd/{memory}"), _STDIN_SHOWN, options)

@@ -28,7 +28,7 @@ import duckdb
 
 from cleave.table.duck import connect_ahead, private
 from cleave.table.inputs import Frame, Names, check_reading, expand, table_name
-from cleave.table.schema import Schema, load_schema, read_schema, schema_path
+from cleave.table.schema import CsvDialect, Schema, load_schema, read_schema, schema_path
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def of_files(
     `sheet` (of Excel files) and `flatten` (nested JSON objects) override the schema. Raises InputError for a missing
     file, a file of another kind, and a schema that cannot be read.
     """
-    check_reading(names, sheet, flatten=flatten)
+    check_reading(names, CsvDialect(sheet=sheet or "", flatten=flatten))
     contract = schema if isinstance(schema, Schema) else load_schema(schema or schema_path(names))
     contract = contract.read_as(sheet, flatten)
     called = name or contract.table or table_name(names)
@@ -130,7 +130,7 @@ class ArrowStream(Protocol):
 
 
 # A column's kind, or the keys of [columns.NAME] in a schema file, without the type.
-Described = Mapping[str, str | Mapping[str, Any]]
+ColumnKinds = Mapping[str, str | Mapping[str, Any]]
 
 
 def hint_of_no_table(data: object) -> str:
@@ -146,7 +146,7 @@ def is_frame(data: object) -> TypeGuard[ArrowStream]:
     return hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
 
 
-def of_frame(data: ArrowStream, schema: Schema | Path | Described, name: str | None = None) -> LazyTable:
+def of_frame(data: ArrowStream, schema: Schema | Path | ColumnKinds, name: str | None = None) -> LazyTable:
     """A frame as a table. If the schema only states kinds, the types are the frame's.
 
     Raises InputError for a column of mixed or unknown types (with its row) and for a column that the schema does not
@@ -166,7 +166,7 @@ def of_local_frame(data: ArrowStream, name: str) -> LazyTable:
     return LazyTable(name, _described(frame, dict.fromkeys(frame.arrow.column_names, "local")), frame)
 
 
-def _described(frame: Frame, kinds: Described) -> Schema:
+def _described(frame: Frame, kinds: ColumnKinds) -> Schema:
     """The schema from given kinds and the frame's types. Raises InputError if a column has no kind, or a kind no
     column.
     """

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
+from cleave.deadline import Deadline, OutOfTime, Stopped
 from cleave.table.blaming import blamed, not_computable
 from cleave.table.duck import identifier
 from cleave.table.progress import watched
@@ -17,6 +18,7 @@ from cleave.table.types import is_shown_as_it_is
 from cleave_shared.duckdb_errors import Fault, failed
 from cleave_shared.errors import CleaveError
 
+T = TypeVar("T")
 _NUMBERS = itertools.count()  # of catalogs: the one of an interrupted question may still exist
 _ANSWER = identifier("the answer")
 _SECONDS = 0.05  # between two checks of the time
@@ -114,3 +116,28 @@ def _failed(table: Table, error: duckdb.Error, executed: str, select: str) -> Cl
         return table.engine.refusal()
     found = blamed(error, executed, select)
     return found if isinstance(found, CleaveError) else not_computable("the query cannot be computed", found)
+
+
+def within(deadline: Deadline, work: Callable[[], T]) -> T:
+    """Run `work` of DuckDB on this machine, and interrupt it when `deadline` is over.
+
+    Raises OutOfTime and Stopped, also for work that ended too late.
+    """
+    try:
+        done = work()
+        if deadline.left():
+            return done
+    except (duckdb.InterruptException, OutOfTime):
+        pass
+    except CleaveError:
+        raise  # DuckDB has ended, and a store may be asked why
+    except BaseException:
+        deadline.stop()
+        raise
+    with suppress(OutOfTime):
+        deadline.check()
+        raise Stopped("the query was stopped")
+    raise OutOfTime(
+        f"the query was not answered within the {deadline.seconds:g} seconds it was given",
+        hint="give it more with --timeout SECONDS; DuckDB on this machine was at work",
+    )

@@ -17,7 +17,7 @@ _GROUPED = 4  # columns with one reason that share a line
 _HEADINGS = ("column", "kind", "type", "reason")
 
 
-class _Column(Protocol):
+class _ShownColumn(Protocol):
     """cleave.table.schema.Column, which imports this module."""
 
     @property
@@ -35,7 +35,7 @@ class _Column(Protocol):
 
 class _Schema(Protocol):
     @property
-    def columns(self) -> Sequence[_Column]: ...
+    def columns(self) -> Sequence[_ShownColumn]: ...
 
     @property
     def privacy(self) -> Privacy: ...
@@ -49,7 +49,7 @@ def people_text(schema: _Schema) -> str:
     return f"whom a row is about: {entity_text(schema) or 'not named'}; thresholds count {schema.privacy.counted}"
 
 
-def schema_text(columns: Sequence[_Column], values: Mapping[str, Sequence[str]] | None = None) -> str:
+def schema_text(columns: Sequence[_ShownColumn], values: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return a table of the columns. Several with equal kind, type and reason share a line, except plain ones: a
     reviewer must see the name of each.
 

@@ -284,9 +284,9 @@ def _opened(source: Names | Frame, schema: Schema, name: str | None, most: int |
     if isinstance(source, Frame):
         connection = connect_reading()
         return Stream(name or source.shown, schema, connection, [TypedReading(connection, source, schema)])
-    inputs = open_inputs(source, most, sheet=schema.dialect.sheet, flatten=schema.dialect.flatten)
+    inputs = open_inputs(source, schema.dialect, most)
     connection = connect_reading()
-    readings = [(TypedReading if each.parquet else CsvReading)(connection, each, schema) for each in inputs]
+    readings = [(TypedReading if each.format.states_types else CsvReading)(connection, each, schema) for each in inputs]
     return Stream(name or schema.table or table_name(inputs), schema, connection, readings)
 
 

@@ -100,7 +100,7 @@ def _too_many_files() -> OSError:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StreamView:
     """SQL over `streams`, which have names. `ordered`: SQL that reads the same rows in order.
 
     `none`: SQL without rows that DuckDB estimates at the stream's real size. Otherwise DuckDB expects one row, and
@@ -271,7 +271,7 @@ class Table:
         self.others: dict[str, str] = {}  # further tables: name -> relation
         self.derived_of_others: dict[str, tuple[Derived, ...]] = {}
         self._streams: dict[str, ArrowRows] = {}  # by name, including those of joined tables
-        self._views: dict[str, View] = {}  # by relation, including those of joined tables
+        self._views: dict[str, StreamView] = {}  # by relation, including those of joined tables
         self._closing = ExitStack()  # shared with joined tables
 
     def add(self, name: str, other: Table) -> None:
@@ -304,7 +304,7 @@ class Table:
         os.ftruncate(self.engine.taken, len(content))
         return f"read_parquet('{_path(self.engine.taken)}')"
 
-    def expose(self, view: View) -> None:
+    def expose(self, view: StreamView) -> None:
         """Make the relation a view over streams. Rows come in order unless `prepare` says otherwise."""
         self._streams |= view.streams
         self._views[self.relation] = view
@@ -391,8 +391,8 @@ class Table:
         repeated = [each for each, times in zip(streams, named, strict=True) if times > 1 or every]
         memory = self.engine.memory
         half = left = None if memory is None else memory // 2
-        for each in repeated:
-            size = each.hold(left)
+        for relation in repeated:
+            size = relation.hold(left)
             if size is None:
                 raise self.engine.refusal()
             left = None if left is None else left - size

@@ -15,6 +15,7 @@ from cleave_shared import limits
 _SETS_OF_STAR = ("exclude_list", "qualified_exclude_list", "rename_list", "replace_list")  # in an order by hashes
 
 Tree = Mapping[str, Any]  # a node of json_serialize_sql's output
+MutableTree = dict[str, Any]  # the same, in a copy that may be changed
 
 _OF_THE_TEXT = frozenset(
     {"query_location", "query_location_length", "qualified_name", "is_operator", "syntax_type", "named_param_map"}

@@ -1,4 +1,4 @@
-"""Parquet files and frames, which state the types of their columns."""
+"""Frames, and files of formats that state the types of their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import duckdb
 from cleave.table import faults
 from cleave.table.cast import FieldCast, cast
 from cleave.table.duck import identifier, literal
-from cleave.table.inputs import Frame, Input, mark_of, pattern_of
+from cleave.table.file_formats import pattern_of
+from cleave.table.inputs import Frame, Input, mark_of
 from cleave.table.reading import SourceReading, places_of
 from cleave.table.schema import Column, CsvDialect, Kind, Schema
 from cleave.table.types import ZONED, canonical
@@ -39,12 +40,14 @@ _VIEW = "the frame"
 @contextmanager
 def relation(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> Iterator[str]:
     """SQL that reads the file or the frame, with its own column names; valid within the block."""
-    if isinstance(source, Frame):
-        connection.register(_VIEW, source.arrow)
-        yield identifier(_VIEW)
-        connection.unregister(_VIEW)
+    if isinstance(source, Input):
+        assert source.format.scan is not None  # noqa: S101 - else it states no types
+        with source.format.scan(connection, source.path) as rows:
+            yield rows
         return
-    yield f"read_parquet({literal(pattern_of(source))}, hive_partitioning = false)"
+    connection.register(_VIEW, source.arrow)
+    yield identifier(_VIEW)
+    connection.unregister(_VIEW)
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> dict[str, str]:
@@ -56,8 +59,8 @@ def columns_of(connection: duckdb.DuckDBPyConnection, source: Input | Frame) -> 
         rows = []
     if not rows and isinstance(source, Frame):
         raise _unreadable(connection, source)
-    if not rows:
-        raise faults.unreadable_parquet(source)
+    if not rows and isinstance(source, Input):
+        raise faults.unreadable_typed(source, source.format.name)
     return {str(row[0]): str(row[1]) for row in rows}
 
 
@@ -105,7 +108,7 @@ def cast_typed(name: str, type_: str, column: Column, dialect: CsvDialect) -> Fi
 
 
 class TypedReading(SourceReading):
-    """Reading of a Parquet file or a frame."""
+    """Reading of a file that states types, or of a frame."""
 
     source: Input | Frame
 
@@ -133,14 +136,14 @@ class TypedReading(SourceReading):
         return None if isinstance(self.source, Frame) else mark_of(self.source)
 
     def miscounted(self, rows: int) -> InputError | None:
-        """Compare the rows that were read with the number that a Parquet file's footer states."""
-        if isinstance(self.source, Frame):
+        """Compare the rows that were read with the number that the file's footer states."""
+        if isinstance(self.source, Frame) or not self.source.format.footer:
             return None
-        sql = f"SELECT num_rows FROM parquet_file_metadata({literal(pattern_of(self.source))})"
+        sql = self.source.format.footer.format(literal(pattern_of(self.source.path)))
         try:
             (stated,) = self._connection.execute(sql).fetchall()[0]
         except duckdb.Error:
-            return faults.unreadable_parquet(self.source)
+            return faults.unreadable_typed(self.source, self.source.format.name)
         return None if stated == rows else faults.damaged_rows(self.source, rows, stated)
 
     def place(self, row: int) -> str:
@@ -161,4 +164,4 @@ class TypedReading(SourceReading):
                 return faults.not_the_type(self.place(row), column, stated)
         if isinstance(self.source, Frame):
             return InputError(f"{self.source}: cannot be read", hint="does it fit in memory twice?")
-        return faults.unreadable_parquet(self.source)
+        return faults.unreadable_typed(self.source, self.source.format.name)

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cleave.processes.deadline import Deadline, OutOfTime
+from cleave.deadline import Deadline, OutOfTime
 from cleave.transport.endpoint import execute_api_region
 from cleave.transport.foreign import (
     AWS,
-    Setting,
+    ForeignSetting,
     blamed,
     file_fault,
     flat,
@@ -67,7 +67,7 @@ _SECTIONS = {"source_profile": "profiles", "sso_session": "sso_sessions", "servi
 
 def open_session(profile: str | None, region: str | None) -> Session:
     """A boto3 session. Raises ServiceError if `profile` is in no configuration file."""
-    given = [Setting(f"--{name}", value) for name, value in (("profile", profile), ("region", region)) if value]
+    given = [ForeignSetting(f"--{name}", value) for name, value in (("profile", profile), ("region", region)) if value]
     with opening("boto3", lambda: [*given, *variables(AWS)], aws_error):
         return Session(profile_name=profile, region_name=region or None)
 
@@ -123,7 +123,7 @@ def _check_sendable(credentials: Sequence[str], session: Session) -> None:
             )
 
 
-def settings_of(session: Session, region: str | None = None) -> list[Setting]:
+def settings_of(session: Session, region: str | None = None) -> list[ForeignSetting]:
     """The settings that `session` reads: variables, its profile's keys, and `region` if neither has one."""
     settings = variables(AWS)
     core = session._session  # boto3 has no public way to the profile's keys
@@ -135,7 +135,7 @@ def settings_of(session: Session, region: str | None = None) -> list[Setting]:
             settings += flat(section or {}, f"{key} {profile.get(key)!r}")
     region = region or core.instance_variables().get("region")
     if region and region not in {each.value for each in settings}:
-        settings.append(Setting("--region", region))
+        settings.append(ForeignSetting("--region", region))
     return settings
 
 
@@ -178,7 +178,7 @@ def sigv4_signer(session: Session, url: str, name: str = "execute-api") -> Sign:
     return sign
 
 
-def aws_error(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceError:
+def aws_error(what: str, error: Exception, settings: Sequence[ForeignSetting]) -> ServiceError:
     """Name the settings behind `error`, without boto3's text, which may quote credentials."""
     profile = [each for each in settings if "profile" in each.name.lower() and each.is_quoted(str(error))]
     if isinstance(error, ProfileNotFound):
@@ -207,9 +207,9 @@ def aws_error(what: str, error: Exception, settings: Sequence[Setting]) -> Servi
     return blamed(what, error, settings)
 
 
-def _sources(settings: Sequence[Setting]) -> str:
+def _sources(settings: Sequence[ForeignSetting]) -> str:
     return names_of(each for each in settings if _SOURCES.fullmatch(each.key))
 
 
-def _source_hint(settings: Sequence[Setting]) -> str:
+def _source_hint(settings: Sequence[ForeignSetting]) -> str:
     return f"{LOG_IN}; they come from {sources}" if (sources := _sources(settings)) else LOG_IN

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.transport import responses, retry
 from cleave.transport.responses import Response
 from cleave.transport.retry import Gate
@@ -25,7 +25,7 @@ from cleave_shared.errors import DISTRUST, ServiceError, WireError
 from cleave_shared.requests import PlainRequest, PlainResponse, SumsRequest, SumsResponse
 from cleave_shared.wire import Body, Envelope
 
-Answer = TypeVar("Answer", bound=Envelope)
+_Answer = TypeVar("_Answer", bound=Envelope)
 
 _log = logging.getLogger("cleave.transport")  # for `--verbose`: numbers and paths, no bodies
 
@@ -99,7 +99,7 @@ class Transport:
     def close(self) -> None:
         self._carrier.close()
 
-    def ask(self, service: Service, path: str, request: Envelope, model: type[Answer]) -> tuple[Answer, bytes]:
+    def ask(self, service: Service, path: str, request: Envelope, model: type[_Answer]) -> tuple[_Answer, bytes]:
         """Send a request to a path of a service. Returns the answer, and the mark of the request."""
         body = wire.InProcessRequest(request) if self._in_process else wire.dump_frames(request)
         try:
@@ -119,7 +119,7 @@ class Transport:
             self._deadline.stop(error)
             raise
 
-    def _answer(self, service: Service, path: str, body: Body, model: type[Answer]) -> Answer:
+    def _answer(self, service: Service, path: str, body: Body, model: type[_Answer]) -> _Answer:
         answer = retry.call(lambda: self._attempt(service, path, body), self._policy, self._budget, self._deadline)
         if answer.status != 200:
             error = responses.problem(service.label, answer)
@@ -179,17 +179,17 @@ class _Damaged(ServiceError):  # noqa: N818 - named for what happened
     """The digest of a request or answer did not match."""
 
 
-Call = Callable[[str, Body, str], Response]
+EmbeddedService = Callable[[str, Body, str], Response]
 """A service in this process: of a path, a body and its media type. It raises nothing that a client should see."""
 
 
-def connect_embedded(services: Mapping[Service, Call]) -> Transport:
+def connect_embedded(services: Mapping[Service, EmbeddedService]) -> Transport:
     """Services in this process. Requests are the same but without frames; limits and answers are as over HTTP."""
     return Transport(_Embedded(services), in_process=True)
 
 
 class _Embedded:
-    def __init__(self, services: Mapping[Service, Call]) -> None:
+    def __init__(self, services: Mapping[Service, EmbeddedService]) -> None:
         self._services = services
 
     def exchange(self, service: Service, path: str, body: Body, deadline: Deadline) -> Response:

@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 
 from cleave_shared import limits
 
-Client = TypeVar("Client")
+_Client = TypeVar("_Client")
 
 _FIRST_ERROR = 300
 
@@ -64,7 +64,7 @@ class _Session:
         self._inside.close()
 
 
-def bounded(client: Client) -> Client:
+def bounded(client: _Client) -> _Client:
     """Limit the answers of a client, and return it."""
     endpoint: Any = client._endpoint  # type: ignore[attr-defined]
     if not isinstance(endpoint.http_session, _Session):

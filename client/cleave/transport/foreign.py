@@ -28,7 +28,7 @@ _WAYS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ForeignSetting:
     """`name`: as the user knows it, such as AWS_CA_BUNDLE, --region, or "region of profile 'x'"."""
 
     name: str
@@ -52,12 +52,12 @@ class Setting:
         return bool(self.value) and any(re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text) for each in quoted)
 
 
-def variables(names: re.Pattern[str]) -> list[Setting]:
+def variables(names: re.Pattern[str]) -> list[ForeignSetting]:
     """The environment variables with matching names that are set."""
-    return [Setting(name, value) for name, value in os.environ.items() if value and names.fullmatch(name)]
+    return [ForeignSetting(name, value) for name, value in os.environ.items() if value and names.fullmatch(name)]
 
 
-def blamed(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceError:
+def blamed(what: str, error: Exception, settings: Sequence[ForeignSetting]) -> ServiceError:
     """An error that names the settings behind `error`: those that it quotes, else those with a fault, else all."""
     guilty = guilty_of(error, settings)
     if not guilty:
@@ -68,14 +68,14 @@ def blamed(what: str, error: Exception, settings: Sequence[Setting]) -> ServiceE
     return ServiceError(f"{names_of(guilty)} cannot be used{known_as}", hint="correct or remove it")
 
 
-def guilty_of(error: Exception, settings: Sequence[Setting]) -> list[Setting]:
+def guilty_of(error: Exception, settings: Sequence[ForeignSetting]) -> list[ForeignSetting]:
     """The settings that `error` quotes, else those with a fault."""
     quoted = [each for each in settings if each.is_quoted(str(error))]
     longest = max((len(each.value) for each in quoted), default=0)
     return [each for each in quoted if len(each.value) == longest] or [each for each in settings if each.fault()]
 
 
-def way_hint(settings: Iterable[Setting]) -> str:
+def way_hint(settings: Iterable[ForeignSetting]) -> str:
     """Hint for an unreachable host: faults of network settings, else the names of all network settings."""
     ways = [each for each in settings if _WAYS.fullmatch(each.key)]
     faults = [f"{each.name}: {fault}" for each in ways if (fault := each.fault())]
@@ -85,8 +85,8 @@ def way_hint(settings: Iterable[Setting]) -> str:
 @contextlib.contextmanager
 def opening(
     what: str,
-    settings: Callable[[], Sequence[Setting]],
-    words: Callable[[str, Exception, Sequence[Setting]], ServiceError] = blamed,
+    settings: Callable[[], Sequence[ForeignSetting]],
+    words: Callable[[str, Exception, Sequence[ForeignSetting]], ServiceError] = blamed,
 ) -> Iterator[None]:
     """Turn the block's errors into a ServiceError made by `words`, except Cleave's own errors.
 
@@ -102,18 +102,18 @@ def opening(
         raise words(what, error, settings()) from None
 
 
-def names_of(settings: Iterable[Setting]) -> str:
+def names_of(settings: Iterable[ForeignSetting]) -> str:
     return ", ".join(each.name for each in settings)
 
 
-def flat(values: Mapping[str, object], section: str, prefix: str = "") -> list[Setting]:
+def flat(values: Mapping[str, object], section: str, prefix: str = "") -> list[ForeignSetting]:
     """Settings in a section of AWS's configuration. A nested key gets the name "s3.addressing_style"."""
     settings = []
     for key, value in values.items():
         if isinstance(value, Mapping):
             settings += flat(value, section, f"{prefix}{key}.")
         else:
-            settings.append(Setting(f"{prefix}{key} of {section}", str(value)))
+            settings.append(ForeignSetting(f"{prefix}{key} of {section}", str(value)))
     return settings
 
 

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cleave.processes.deadline import Deadline, Stopped
+from cleave.deadline import Deadline, Stopped
 from cleave.transport import retry
 from cleave.transport.base import Service, Transport
 from cleave.transport.endpoint import is_local_url
-from cleave.transport.foreign import HTTP, Setting, opening, variables, way_hint
+from cleave.transport.foreign import HTTP, ForeignSetting, opening, variables, way_hint
 from cleave.transport.responses import Response, request_id
 from cleave_shared import limits
 from cleave_shared.errors import ServiceError
@@ -146,7 +146,7 @@ async def _drain(label: str, response: httpx.Response) -> bytes:
     return b"".join(parts)
 
 
-def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence[Setting]) -> ServiceError:
+def _translated(label: str, url: str, error: httpx.HTTPError, settings: Sequence[ForeignSetting]) -> ServiceError:
     """The error for a failed exchange; Interrupted if another attempt may help. `settings`: of the network."""
     place, way = f"{label} at {urlsplit(url).netloc}", f"check the URL; {way_hint(settings)}"
     cause = _root(error)

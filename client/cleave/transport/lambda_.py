@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from boto3.session import Session
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.transport import retry
 from cleave.transport.aws import find_credentials, open_client, region_of, sigv4_signer
 from cleave.transport.base import Service, Transport

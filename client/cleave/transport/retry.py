@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from cleave.processes.deadline import Deadline
+from cleave.deadline import Deadline
 from cleave.transport.responses import Response
 from cleave_shared.errors import ServiceError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cleave_services import http
-from cleave_services.plain.service import service
+from cleave_services.plain import service
 
 app = http.create_app(service)
 handler = http.lambda_handler(app, service.prepare)

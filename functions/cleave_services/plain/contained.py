@@ -19,13 +19,13 @@ from cleave_services.bodies import Note
 from cleave_services.plain import database
 from cleave_services.plain.database import lambda_megabytes, threads
 from cleave_shared import limits, wire
-from cleave_shared.children import Bounds, Channel
+from cleave_shared.children import Channel, ChildLimits
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, ServiceError, WireError
 from cleave_shared.fork_server import ForkServer
 from cleave_shared.messages import Message
 
-Response = TypeVar("Response", bound=Message)
+_Response = TypeVar("_Response", bound=Message)
 _PEAK = struct.Struct("<I")  # the most memory of a child, in KiB
 _SPARE = 1.0  # seconds between the kernel's kill and the end of the wait
 _SHORT = WireError(
@@ -36,7 +36,7 @@ _server = ForkServer(
     [
         "cleave_services.plain.engine",
         "cleave_services.plain.simple",
-        "cleave_services.plain.opened",
+        "cleave_services.plain.database:open_to_fork",
     ]
 )
 _crew = Crew(_server.fork, 0, once=True)
@@ -52,13 +52,13 @@ def prepare(*, ahead: bool = True) -> None:
 
 
 def run(
-    work: Callable[..., Response],
+    work: Callable[..., _Response],
     arguments: Sequence[object],
-    answer: type[Response],
+    answer: type[_Response],
     note: Note,
     most: int = limits.MAX_JSON_BYTES,
     seconds: float | None = None,
-) -> Response:
+) -> _Response:
     """Run `work(*arguments)` in a child within `seconds` (default limits.PLAIN_SECONDS). Its answer has at most `most`
     bytes of JSON.
 
@@ -80,7 +80,7 @@ def run(
         note(peak_worker_kb=_server.peak_kb)
 
 
-def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence[object], most: int) -> None:
+def _answer(channel: Channel, work: Callable[..., _Response], arguments: Sequence[object], most: int) -> None:
     database.be_the_last()
     try:
         body = wire.dump_json(work(*arguments))
@@ -91,7 +91,7 @@ def _answer(channel: Channel, work: Callable[..., Response], arguments: Sequence
     channel.send([body, _PEAK.pack(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
 
 
-def _read(answer: type[Response], body: bytes) -> Response:
+def _read(answer: type[_Response], body: bytes) -> _Response:
     try:
         body.decode()  # json would accept other encodings too
         value, _ = wire.parse(body, wire.JSON_TYPE)
@@ -104,12 +104,12 @@ def _no_answer() -> ServiceError:
     return ServiceError("DuckDB's process sent no answer", status=500)
 
 
-def _bounds(seconds: float) -> Bounds:
+def _bounds(seconds: float) -> ChildLimits:
     """Limits of a child. Address space is limited because DuckDB's memory_limit does not cover strings and lists made
     by functions.
     """
     memory = lambda_megabytes()
-    return Bounds(
+    return ChildLimits(
         seconds=seconds,
         cpu_seconds=math.ceil(seconds * threads()),
         memory=memory * limits.MIB * 8 // 10 if memory else limits.PLAIN_BYTES,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from cleave_services.plain.database import TABLE, Database
@@ -24,13 +23,8 @@ from cleave_shared.requests import PlainRequest, PlainResponse, TypedColumn
 _COLUMNS_AT_ONCE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """`counts` and the columns have one entry per group."""
-
-    counts: list[int]
-    keys: list[TypedColumn]
-    aggregates: list[TypedColumn]
+Grouping = tuple[list[int], list[TypedColumn], list[TypedColumn]]
+"""Counts, keys and aggregates; each has one entry per group."""
 
 
 def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> PlainResponse:
@@ -53,16 +47,16 @@ def aggregate(request: PlainRequest, contents: Sequence[Bytes], most: int) -> Pl
             keyed = _keyed_when_read(database, request.where, request.keys)
         else:
             keyed = _make_keyed(database, request.where, request.keys)
-        grouping = _group_keyed(database, keyed, len(request.keys), request.aggregates, most)
+        counts, keys, aggregates = _group_keyed(database, keyed, len(request.keys), request.aggregates, most)
         grouped = time.perf_counter()
-        numbers, filters = members(database, request, keyed, len(grouping.counts)) if request.members else ([], [])
+        numbers, filters = members(database, request, keyed, len(counts)) if request.members else ([], [])
         timings = {"load": loaded - started, "group": grouped - loaded, "select": time.perf_counter() - grouped}
     return PlainResponse(
         label=request.label,
         rows=sum(request.rows),
-        counts=grouping.counts,
-        keys=grouping.keys,
-        aggregates=grouping.aggregates,
+        counts=counts,
+        keys=keys,
+        aggregates=aggregates,
         numbers=numbers,
         filters=filters,
         timings=timings,
@@ -106,7 +100,7 @@ def _group_keyed(database: Database, keyed: str, keys: int, aggregates: Sequence
         )
     columns = _read_columns(database, size, most)
     counts = [int(value or 0) for value in columns[0].values]
-    return Grouping(counts, columns[1 : 1 + keys], columns[1 + keys :])
+    return counts, columns[1 : 1 + keys], columns[1 + keys :]
 
 
 def _make_keyed(database: Database, where: str | None, keys: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from cleave_services.plain import contained, engine
 from cleave_services.plain.database import Database
 from cleave_shared import limits
 from cleave_shared.messages import Each, Item, Message, Metadata, Rules
-from cleave_shared.params import AGGREGATE_OF, Operation
+from cleave_shared.params import AGGREGATE_OF, SimpleOperation
 
 _KINDS = {int: "number", float: "number", str: "string", bool: "boolean"}
 _HUGEINT = 1 << 127
@@ -58,17 +58,17 @@ class _Loaded(Metadata):
         yield WithJsonSchema({"type": "array", "items": {"type": ["number", "string", "boolean", "null"]}})
 
 
-Column = Annotated[list[Any], _Loaded()]
+_Values = Annotated[list[Any], _Loaded()]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleRequest(Item):
+class SimplePlainRequest(Item):
     """Columns of equal length and of one type each; `group_by` names one of them or several."""
 
     __pydantic_config__: ClassVar = {**Item.__pydantic_config__, "json_schema_extra": {"examples": [_EXAMPLE]}}
 
-    data: Annotated[dict[str, Column], Rules(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)]
-    operation: Operation = field(
+    data: Annotated[dict[str, _Values], Rules(min_length=1, max_length=limits.MAX_PLAIN_COLUMNS)]
+    operation: SimpleOperation = field(
         metadata={"description": "of the values that are not null; var and stddev are the sample's (divided by n - 1)"}
     )
     group_by: Annotated[str | Each[str], Rules(max_length=limits.MAX_PLAIN_COLUMNS)] = field(default_factory=list)
@@ -94,7 +94,7 @@ class SimpleRequest(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleResponse(Message):
+class SimplePlainResponse(Message):
     """Results: one value each without `group_by`; with it, results and `groups` are columns with a row for each group.
 
     An integer of more than 53 bits and a number that is not finite ("inf", "nan") come as text.
@@ -106,36 +106,36 @@ class SimpleResponse(Message):
     result: dict[str, Scalar | list[Scalar]]
 
 
-def operate(request: SimpleRequest, note: Note, _links: None = None) -> SimpleResponse:
+def operate(request: SimplePlainRequest, note: Note, _links: None = None) -> SimplePlainResponse:
     """Apply one operation to every numeric column of `data`, by group where `group_by` names columns."""
-    response = contained.run(answer, (request,), SimpleResponse, note)
+    response = contained.run(answer, (request,), SimplePlainResponse, note)
     groups = next(iter(response.groups.values())) if response.groups else [None]
     note(rows=response.rows, groups=len(groups))
     return response
 
 
-def answer(request: SimpleRequest) -> SimpleResponse:
+def answer(request: SimplePlainRequest) -> SimplePlainResponse:
     """Evaluate with DuckDB, like every other request. Raises WireError, for example for a result out of range."""
     numbers = {name: f"c{index}" for index, name in enumerate(request.data)}
     with Database() as database:
         database.load_columns(
             [(numbers[name], _duckdb_type(values), _list(values)) for name, values in request.data.items()]
         )
-        grouping = engine.group(
+        _, keys, aggregates = engine.group(
             database,
             None,
             [numbers[name] for name in request.keys],
             [f"{AGGREGATE_OF[request.operation]}({numbers[name]})" for name in request.operands],
         )
     rows = len(next(iter(request.data.values())))
-    results = [[_value(text, column.type) for text in column.values] for column in grouping.aggregates]
+    results = [[_value(text, column.type) for text in column.values] for column in aggregates]
     if not request.keys:
         single: dict[str, Scalar | list[Scalar]] = {
             name: values[0] for name, values in zip(request.operands, results, strict=True)
         }
-        return SimpleResponse(operation=request.operation, rows=rows, groups=None, result=single)
-    groups = [[_value(text, column.type) for text in column.values] for column in grouping.keys]
-    return SimpleResponse(
+        return SimplePlainResponse(operation=request.operation, rows=rows, groups=None, result=single)
+    groups = [[_value(text, column.type) for text in column.values] for column in keys]
+    return SimplePlainResponse(
         operation=request.operation,
         rows=rows,
         groups=dict(zip(request.keys, groups, strict=True)),

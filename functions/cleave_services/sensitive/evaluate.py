@@ -50,7 +50,7 @@ class Results:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Sums:
+class RunningSums:
     """Running sums of ciphertexts, by number."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -65,7 +65,7 @@ class Sums:
         return {number: self._evaluator.dump(total, coefficients) for number, total in self.by_number.items()}
 
 
-class Clock:
+class Stopwatch:
     """Seconds by stage: a lap is added to the stage that it ends."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class BlockSums:
         return self
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Results:
-        clock, sums = Clock(), Sums(self._evaluator)
+        clock, sums = Stopwatch(), RunningSums(self._evaluator)
         for chunk in chunks:
             ciphertext = self._evaluator.load(chunk.blob)
             clock.lap("load")

@@ -24,12 +24,12 @@ from cleave_services.sensitive.evaluate import BlockSums, Chunk
 from cleave_services.sensitive.scan import answer_scan
 from cleave_shared import limits, wire
 from cleave_shared.errors import CleaveError, WireError
-from cleave_shared.jobs import Answered, Call, Reduce, Reduced, ReduceRequest
+from cleave_shared.jobs import Answered, CallStep, Reduced, ReduceRequest, ReduceStep
 from cleave_shared.messages import Message
 from cleave_shared.requests import Linked, ScanRequest, ScanResponse
 from cleave_shared.seal import seal_evaluator
 
-_Step = TypeAdapter[Call | Reduce](Call | Reduce)
+_Step = TypeAdapter[CallStep | ReduceStep](CallStep | ReduceStep)
 _KINDS: dict[str, type[ScanResponse | Reduced]] = {"scan": ScanResponse, "reduced": Reduced}
 
 
@@ -47,7 +47,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         line |= {"step": step.step, "number": step.number}
         own, note = links.own().below(step.set), line.update
         line["set"] = step.set
-        return asdict(_call(step, own, note) if isinstance(step, Call) else _reduce(step, own, note))
+        return asdict(_call(step, own, note) if isinstance(step, CallStep) else _reduce(step, own, note))
     except CleaveError as error:
         line["error"] = type(error).__name__
         raise Failed(error.message) from None
@@ -61,12 +61,12 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         log(line | {"seconds": round(time.perf_counter() - started, 6)})
 
 
-def _call(step: Call, own: TableLinks, note: Note) -> Answered:
+def _call(step: CallStep, own: TableLinks, note: Note) -> Answered:
     received = _received(step, own, ScanRequest)
-    return _written(step, own, bodies.frames(answer_scan(received.request, note, own), received))
+    return _written(step, own, received.frames(answer_scan(received.request, note, own)))
 
 
-def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
+def _reduce(step: ReduceStep, own: TableLinks, note: Note) -> Answered:
     received = _received(step, own, ReduceRequest)
     request: ReduceRequest = received.request
     wanted = _linked(step.parts, request.answers)
@@ -86,10 +86,10 @@ def _reduce(step: Reduce, own: TableLinks, note: Note) -> Answered:
     answer = Reduced(
         profile=request.profile, key_id=request.key_id, totals=[[totals.files[at] for at in range(len(request.sums))]]
     )
-    return _written(step, own, bodies.frames(answer, received))
+    return _written(step, own, received.frames(answer))
 
 
-def _received(step: Call | Reduce, own: TableLinks, model: type[Message]) -> Received:
+def _received(step: CallStep | ReduceStep, own: TableLinks, model: type[Message]) -> Received:
     (content,) = own.read([step.question], kind=links.RESULTS)
     return bodies.parse(content, wire.FRAMES_TYPE, model)
 
@@ -122,7 +122,7 @@ def _answers(own: TableLinks, request: ReduceRequest, wanted: Sequence[Linked]) 
             yield [blob for each in answer.totals for blob in each]
 
 
-def _written(step: Call | Reduce, own: TableLinks, content: bytes) -> Answered:
+def _written(step: CallStep | ReduceStep, own: TableLinks, content: bytes) -> Answered:
     """Write an answer to the first unused link: earlier attempts may have used theirs."""
     for attempt, link in enumerate(step.results):
         try:

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from cleave_services.bodies import Note
-from cleave_services.links import Buffer, Content, TableLinks, seconds_left
+from cleave_services.links import Buffer, LinkedContent, TableLinks, seconds_left
 from cleave_services.sensitive import workers
-from cleave_services.sensitive.evaluate import Clock, Evaluator, Results, Sums, merge
+from cleave_services.sensitive.evaluate import Evaluator, Results, RunningSums, Stopwatch, merge
 from cleave_shared import limits
 from cleave_shared.chunks import split
 from cleave_shared.errors import WireError
@@ -51,7 +51,7 @@ def answer_scan(request: ScanRequest, note: Note, links: TableLinks) -> ScanResp
     contents = iter(links.contents([each for lane in request.lanes for each in lane]))
     lanes = tuple(tuple(LaneObject(each.first, next(contents)) for each in lane) for lane in request.lanes)
     read = time.monotonic() - started
-    wanted = Wanted(tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
+    wanted = ScanLayout(tuple(map(tuple, request.cuts)), tuple(request.weights), request.label)
     scanning = Scanning(request.profile, wanted, lanes, tuple(request.chunks), request.numbers)
     with workers.fair_share() as share:
         left = seconds_left(limits.SENSITIVE_SECONDS, read)
@@ -82,7 +82,7 @@ class ScanChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScanLayout:
     """`cuts`: for each group, the indices of chunks where a new partial sum begins.
 
     The client chooses them so that a partial sum fits its field. `weights`: of each group in the check.
@@ -106,13 +106,13 @@ class Wanted:
 
 
 class MaskedSums:
-    def __init__(self, evaluator: Evaluator, wanted: Wanted) -> None:
+    def __init__(self, evaluator: Evaluator, wanted: ScanLayout) -> None:
         self._evaluator = evaluator
         self._wanted = wanted
 
     def evaluate(self, chunks: Iterable[ScanChunk]) -> Results:
         """The files, numbered by lane * results + result."""
-        clock, sums = Clock(), Sums(self._evaluator)
+        clock, sums = Stopwatch(), RunningSums(self._evaluator)
         for chunk in chunks:
             clock.lap("read")
             numbers, masks = self._masks(chunk)
@@ -161,7 +161,14 @@ class LaneObject:
     """An object of a lane. `first`: number of its first ciphertext in the lane."""
 
     first: int
-    content: Content
+    content: LinkedContent
+
+    def files(self, lane: int) -> list[memoryview]:
+        """The ciphertexts, in the memory of number `lane`, which the next object of that lane overwrites."""
+        try:
+            return split(self.content.read(_buffers[lane]))
+        except ValueError:
+            raise WireError(f"lanes[{lane}]: an object does not hold ciphertexts") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ class Scanning:
     """
 
     profile: str
-    wanted: Wanted
+    wanted: ScanLayout
     lanes: tuple[tuple[LaneObject, ...], ...]
     chunks: tuple[int, ...]
     numbers: bytes
@@ -184,7 +191,7 @@ class Scanning:
     def part(self, places: Sequence[int]) -> Scanning:
         """A copy with only the objects that contain the chunks at `places`."""
         chunks = [self.chunks[place] for place in places]
-        lanes = (Files(number, parts).holding(chunks) for number, parts in enumerate(self.lanes))
+        lanes = (LaneFiles(number, parts).holding(chunks) for number, parts in enumerate(self.lanes))
         return replace(self, lanes=tuple(lanes))
 
     def evaluate(self, places: Sequence[int]) -> Results:
@@ -197,7 +204,7 @@ class Scanning:
         return MaskedSums(mask_evaluator(self.profile), self.wanted)
 
     def _chunks(self, places: Sequence[int]) -> Iterator[ScanChunk]:
-        lanes = [Files(number, parts) for number, parts in enumerate(self.lanes)]
+        lanes = [LaneFiles(number, parts) for number, parts in enumerate(self.lanes)]
         for place in places:
             number = self.chunks[place]
             yield ScanChunk(place, number, self._numbers(place), tuple(lane.file(number) for lane in lanes))
@@ -209,7 +216,7 @@ class Scanning:
         return unpack(self.numbers[place * each : (place + 1) * each], rows, groups)
 
 
-class Files:
+class LaneFiles:
     """The ciphertexts of a lane, read object by object. The next ciphertext is mostly in the same object.
 
     A new object overwrites the previous one's memory.
@@ -231,7 +238,7 @@ class Files:
         """The file of a ciphertext. Raises WireError for a wrong object, or a chunk that no object contains."""
         place = self._place(chunk)
         if place >= 0 and place != self._open:
-            self._files = self._read(place)
+            self._files = self._parts[place].files(self._number)
             self._open = place
         if place < 0 or chunk - self._parts[place].first >= len(self._files):
             raise WireError(f"lanes[{self._number}]: no object has chunk {chunk}")
@@ -240,9 +247,3 @@ class Files:
     def _place(self, chunk: int) -> int:
         """Index of the last object that begins at or before `chunk`; -1 if there is none."""
         return bisect_right(self._firsts, chunk) - 1
-
-    def _read(self, place: int) -> list[memoryview]:
-        try:
-            return split(self._parts[place].content.read(_buffers[self._number]))
-        except ValueError:
-            raise WireError(f"lanes[{self._number}]: an object does not hold ciphertexts") from None

@@ -9,13 +9,13 @@ from cleave_services.sensitive.evaluate import BlockSums, Chunk, Evaluator
 from cleave_shared import limits
 from cleave_shared.errors import WireError
 from cleave_shared.messages import Blob, Each, Item, Message, Rules
-from cleave_shared.params import Operation
+from cleave_shared.params import SimpleOperation
 from cleave_shared.seal import seal_evaluator
-from cleave_shared.wire import Count
+from cleave_shared.wire import BoundedCount
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleRequest(Item):
+class SimpleSensitiveRequest(Item):
     """`data` holds seeded ciphertexts of `profile`.
 
     The chunks of a column are added up, wherever its values lie in them. For var, stddev and product the caller
@@ -26,7 +26,7 @@ class SimpleRequest(Item):
     data: Annotated[
         dict[str, Annotated[Each[Blob], Rules(min_length=1)]], Rules(min_length=1, max_length=limits.MAX_LANES)
     ]
-    operation: Operation
+    operation: SimpleOperation
     profile: Annotated[str, Rules(max_length=32)]
     rows: Annotated[int, Rules(ge=1, le=limits.MAX_SIMPLE_ROWS, strict=True)]
 
@@ -36,23 +36,23 @@ class SimpleRequest(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleResponse(Message):
+class SimpleSensitiveResponse(Message):
     """`result` holds one ciphertext per column."""
 
     operation: str
     profile: str
-    rows: Count
+    rows: BoundedCount
     result: dict[str, Blob]
 
 
-def answer_simple(request: SimpleRequest, note: Note, _links: None = None) -> SimpleResponse:
+def answer_simple(request: SimpleSensitiveRequest, note: Note, _links: None = None) -> SimpleSensitiveResponse:
     """The sum of the ciphertexts of each column."""
     response = answer(request, seal_evaluator(request.profile))
     note(rows=response.rows, chunks=sum(map(len, request.data.values())))
     return response
 
 
-def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
+def answer(request: SimpleSensitiveRequest, evaluator: Evaluator) -> SimpleSensitiveResponse:
     """Raises WireError: 413 if the answer would be too large, 422 for chunks that are no ciphertexts."""
     most = limits.MAX_BODY_BYTES // limits.RESULT_BYTES
     if len(request.data) > most:  # before any work
@@ -61,7 +61,7 @@ def answer(request: SimpleRequest, evaluator: Evaluator) -> SimpleResponse:
             hint="send fewer columns per request",
             code="too_large",
         )
-    return SimpleResponse(
+    return SimpleSensitiveResponse(
         operation=request.operation,
         profile=request.profile,
         rows=request.rows,

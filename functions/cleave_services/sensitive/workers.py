@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 
 from cleave_services.sensitive.evaluate import Results
 from cleave_shared import children, limits
-from cleave_shared.children import Bounds, Channel, Child
+from cleave_shared.children import Channel, Child, ChildLimits
 from cleave_shared.crew import Crew
 from cleave_shared.errors import ProcessDied, WireError
 from cleave_shared.fork_server import ForkServer
@@ -32,7 +32,7 @@ MIN_WORK = 24  # a second process costs about as much as loading or masking this
 SPARE = 1.0  # seconds between the kernel's kill and the end of the wait
 _MOST_IDLE = 4  # a client's requests at once
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 
 ring(SUM60_PACK.name)  # created here, so that no request waits for it and every worker inherits it
@@ -92,7 +92,7 @@ def fair_share() -> Iterator[int]:
 
 
 def evaluate(
-    evaluation: Evaluation[Item], items: Sequence[Item], workers: int, seconds: float | None = None
+    evaluation: Evaluation[_Item], items: Sequence[_Item], workers: int, seconds: float | None = None
 ) -> Results:
     """Evaluate consecutive shares of `items`, each in one of at most `workers` processes. Each adds its sums to the
     previous one's.
@@ -101,7 +101,7 @@ def evaluate(
     ServiceError (500) if a worker dies. In any case all workers end.
     """
     seconds = limits.SENSITIVE_SECONDS if seconds is None else seconds
-    bounds = Bounds(seconds=seconds, memory=limits.WORKER_BYTES, confined=True)
+    bounds = ChildLimits(seconds=seconds, memory=limits.WORKER_BYTES, confined=True)
     until = time.monotonic() + seconds + SPARE  # so that the kernel ends the worker first
     count = max(1, min(workers, evaluation.work(items) // MIN_WORK, len(items)))
     size = -(-len(items) // count)
@@ -119,7 +119,7 @@ def evaluate(
 
 
 @contextlib.contextmanager
-def _worker(evaluation: Evaluation[Item], share: Sequence[Item], bounds: Bounds) -> Iterator[Child]:
+def _worker(evaluation: Evaluation[_Item], share: Sequence[_Item], bounds: ChildLimits) -> Iterator[Child]:
     crew = _crew  # another thread may exchange it
     if crew is None:
         with children.fork(lambda channel: _evaluate(channel, evaluation, share), bounds) as child:
@@ -130,7 +130,7 @@ def _worker(evaluation: Evaluation[Item], share: Sequence[Item], bounds: Bounds)
             yield child
 
 
-def _evaluate(channel: Channel, evaluation: Evaluation[Item], share: Sequence[Item]) -> None:
+def _evaluate(channel: Channel, evaluation: Evaluation[_Item], share: Sequence[_Item]) -> None:
     children.start_no_more()
     try:
         own = evaluation.evaluate(share)

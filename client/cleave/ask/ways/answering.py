@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import Figures, GroupSums
-from cleave.ask.way import Setting, Way
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import GroupFigures, GroupSums
+from cleave.ask.way import Way, WayContext
 from cleave.sql.rejoin import places_of
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 
-def answered(plan: Plan, setting: Setting[Any]) -> GroupSums:
+def answered(plan: AnswerPlan, setting: WayContext[Any]) -> GroupSums:
     """Answer all parts. Rows are read first and the other parts then run at once, so that nothing forks while threads
     run.
 
@@ -38,7 +38,7 @@ def answered(plan: Plan, setting: Setting[Any]) -> GroupSums:
     return _together(answers)
 
 
-def _at_once(ways: Sequence[Way[Any]], setting: Setting[Any]) -> list[GroupSums]:
+def _at_once(ways: Sequence[Way[Any]], setting: WayContext[Any]) -> list[GroupSums]:
     """Ask several ways at once, and judge the answers only when all are in."""
     if len(ways) < 2:
         return [each.answer(setting) for each in ways]
@@ -78,6 +78,6 @@ def _together(answers: Sequence[tuple[Way[Any], GroupSums]]) -> GroupSums:
     return together
 
 
-def _placed(figures: Figures, places: Sequence[int]) -> Figures:
+def _placed(figures: GroupFigures, places: Sequence[int]) -> GroupFigures:
     """Return `figures` for groups in another order."""
     return lambda members, counts: figures([tuple(places[group] for group in of) for of in members], counts)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.way import Site, Way
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.sql.planner import Planner
 from cleave.sql.refusals import Uncut
 from cleave.sums.needs import Available, KeptTotals, NoSums, unreadable
@@ -28,11 +28,11 @@ class StoredWay(Way[Site]):
 
     @classmethod
     @abstractmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> StoredWay | None:
+    def of_part(cls, cut: Cut, available: Available) -> StoredWay | None:
         """Return the way for its part of `cut`, which was divided by `available`; None if there is no such part."""
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:  # noqa: ARG003 - it is a part of others' plans
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:  # noqa: ARG003 - it is a part of others' plans
         """Yield the plans in which this way is the main one."""
         return iter(())
 
@@ -45,9 +45,7 @@ class StoredWay(Way[Site]):
         return iter((0,))
 
 
-def ways_of(
-    kinds: Sequence[type[StoredWay]], cut: QueryPlan | LocalPlan, available: Available
-) -> tuple[StoredWay, ...]:
+def ways_of(kinds: Sequence[type[StoredWay]], cut: Cut, available: Available) -> tuple[StoredWay, ...]:
     """Return the ways for all parts of `cut`, which was divided by `available`, with rows last."""
     ways = [way for kind in kinds if (way := kind.of_part(cut, available)) is not None]
     return tuple(sorted(ways, key=lambda each: each.stage == "rows"))
@@ -62,14 +60,14 @@ class Choosing:
     kinds: Sequence[type[StoredWay]]
     cloud_only: bool
 
-    def planned(self, cut: QueryPlan | LocalPlan, available: Available) -> Plan:
+    def planned(self, cut: Cut, available: Available) -> AnswerPlan:
         """Return the plan for `cut`, which was divided by `available`."""
-        return Plan(
+        return AnswerPlan(
             cut, ways_of(self.kinds, cut, available), named=frozenset(self.site.named), cloud_only=self.cloud_only
         )
 
     @cached_property
-    def base(self) -> Plan | Uncut:
+    def base(self) -> AnswerPlan | Uncut:
         """Return the plan that uses totals and the plain service as far as they go.
 
         If it needs rows and none may be fetched, return the reason instead. Raises QueryRefused if the question cannot
@@ -82,7 +80,7 @@ class Choosing:
                 raise
             return error
 
-    def by_sums(self, available: Available, *, cloud_only: bool = False) -> Plan:
+    def by_sums(self, available: Available, *, cloud_only: bool = False) -> AnswerPlan:
         """Return the plan that uses `available`, and rows for the rest unless `cloud_only`. Raises QueryRefused."""
         return self.planned(self.planner.plan(available, cloud_only=cloud_only), available)
 

@@ -11,8 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from cleave.ask.question import GroupSums, Question, Usage
-from cleave.ask.session import import_finish
+from cleave.ask.question import GroupSums, RunningQuestion, Usage
 from cleave.ckks.checks import CHECKS
 from cleave.ckks.cipher import Cipher
 from cleave.ckks.columns import Columns
@@ -54,7 +53,7 @@ class _Failed(threading.Event):
 
 
 def encrypted_sums(
-    halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: Question
+    halves: Halves, plan: QueryPlan, key: SecretKey, transport: Transport, question: RunningQuestion
 ) -> GroupSums:
     """Return the sums of both services for `plan`, by which `halves` were split.
 
@@ -119,7 +118,7 @@ class _Both:
     halves: Halves
     plan: QueryPlan
     transport: Transport
-    question: Question
+    question: RunningQuestion
     failed: _Failed
     verdict: Verdict
 
@@ -210,3 +209,9 @@ class Verdict:
         """
         if self._failure is not None:
             raise self._failure
+
+
+def import_finish() -> None:
+    """Import the modules that only an answer needs, which takes 40 ms."""
+    from cleave.ask import finishing  # noqa: F401, PLC0415
+    from cleave.ckks import figures  # noqa: F401, PLC0415

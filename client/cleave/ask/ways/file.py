@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cleave.ask.question import GroupSums, Question, Usage
-from cleave.ask.way import READ_HERE, Disclosures, Setting, Use, Uses, Way, Work
+from cleave.ask.question import GroupSums, RunningQuestion, Usage
+from cleave.ask.way import READ_HERE, Disclosures, Use, Uses, Way, WayContext, Work
 from cleave.disclosure.counting import counting_of
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut, QueryPlan
+from cleave.table.running import limited, within
 
 if TYPE_CHECKING:
     from cleave.ask.ways.packed import Packed
     from cleave.ckks.secret_key import SecretKey
-    from cleave.processes.deadline import Deadline
+    from cleave.deadline import Deadline
     from cleave.sql.split import Halves
     from cleave.table.table import Table
     from cleave.transport.base import Transport
@@ -35,8 +36,8 @@ class FilePlace:
 
 
 @dataclass(frozen=True)
-class File(Way[FilePlace]):
-    cut: QueryPlan | LocalPlan
+class FileWay(Way[FilePlace]):
+    cut: Cut
 
     name = "file"
 
@@ -46,16 +47,15 @@ class File(Way[FilePlace]):
     def uses(self, place: FilePlace) -> Uses:
         if place.packed:
             return place.packed.uses()
-        assert isinstance(self.cut, LocalPlan)  # noqa: S101 - else it was packed
-        return {(place.table.name, name): Use(READ_HERE) for name in self.cut.columns}
+        return {(place.table.name, name): Use(READ_HERE) for name in self.cut.rows()[self.cut.table]}
 
     def disclosures(self, place: FilePlace, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return place.packed.disclosures() if place.packed else Disclosures()
 
-    def answer(self, setting: Setting[FilePlace]) -> GroupSums:
-        assert isinstance(self.cut, QueryPlan)  # noqa: S101 - DuckDB answers others as a whole
+    def answer(self, setting: WayContext[FilePlace]) -> GroupSums:
         place, question = setting.place, setting.question
-        counted = self.cut
+        if (counted := self.cut.sums()) is None:
+            raise TypeError("DuckDB answers the question as a whole")
         if question.options.min_group and (counting := counting_of(counted, place.table.schema)) is not None:
             counted = counted.counted_by(counting)
         cut, halves = split_in_time(place.table, counted, question)
@@ -71,11 +71,9 @@ class File(Way[FilePlace]):
             transport.stop()
 
 
-def split_in_time(table: Table, cut: QueryPlan, question: Question) -> tuple[QueryPlan, Halves]:
+def split_in_time(table: Table, cut: QueryPlan, question: RunningQuestion) -> tuple[QueryPlan, Halves]:
     """Split the table by `cut`. Raises OutOfTime, Stopped."""
-    from cleave.ask.session import within  # noqa: PLC0415
     from cleave.sql.split import split  # noqa: PLC0415
-    from cleave.table.running import limited  # noqa: PLC0415
 
     def halves() -> tuple[QueryPlan, Halves]:
         with limited(table.connection, question.deadline.left):  # its thread has ended before anything forks

@@ -26,14 +26,14 @@ import numpy as np
 from cleave.aggregates.base import Figure, undecided
 from cleave.aggregates.group import Aggregate, EncryptedAggregate
 from cleave.ask.question import GroupSums
-from cleave.ask.way import Setting
+from cleave.ask.way import WayContext
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
 from cleave.releases.noisy import NoisyTotals
 from cleave.releases.release import ReleaseHead
-from cleave.sql.judge import Types
+from cleave.sql.bounds import Types
 from cleave.sql.nodes import Node
-from cleave.sql.plan import Argument, QueryPlan, Source
+from cleave.sql.plan import Argument, FigureSource, QueryPlan
 from cleave.sql.rejoin import Members
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
@@ -41,7 +41,7 @@ from cleave.store.manifest import Measure
 from cleave.sums.cellwise import Selection
 from cleave.sums.combination import Combination, TotalOf
 from cleave.sums.needs import CutSums, KeptTotals
-from cleave.sums.pairs import Operand
+from cleave.sums.pairs import AggregateOperand
 from cleave.table.privacy import epsilon_text
 from cleave.text.quantities import counted
 
@@ -58,7 +58,7 @@ _NO_CELL: Final = (
 class NoisySums(KeptTotals):
     """Sums that a noisy release has."""
 
-    counts: Source = "noisy"
+    counts: FigureSource = "noisy"
     way_on = ""
 
     def __init__(self, measures: Sequence[Measure], by: Sequence[str], parts: Collection[TotalOf]) -> None:
@@ -133,7 +133,7 @@ class Noisy(OpenedRelease):
 class NoisyWay(ReleaseWay[Noisy]):
     name = "noisy release"
 
-    def answer(self, setting: Setting[Noisy]) -> GroupSums:
+    def answer(self, setting: WayContext[Noisy]) -> GroupSums:
         release, needs = setting.place, self.needs
         selection = Selection(release.cells.rows, release.table, needs)
         figures = [
@@ -169,7 +169,12 @@ class _Figures:
     """The figures of one aggregate, of whichever groups taken together."""
 
     def __init__(
-        self, release: Noisy, needs: CutSums, encrypted: EncryptedAggregate, operand: Operand, selection: Selection
+        self,
+        release: Noisy,
+        needs: CutSums,
+        encrypted: EncryptedAggregate,
+        operand: AggregateOperand,
+        selection: Selection,
     ) -> None:
         assert isinstance(operand, Combination)  # noqa: S101 - of one argument, as all that a release answers
         combination = operand

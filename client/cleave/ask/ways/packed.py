@@ -13,7 +13,7 @@ from cleave.ask.question import Options
 from cleave.ask.way import AS_SQL, READ_HERE, Disclosures, Lesson, Use, Uses, Work, values_of
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import scales_of
-from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane, fields_of
+from cleave.ckks.layout import FRESH_VARIANCE, ROUNDING_UNITS, WideLane
 from cleave.ckks.packing import bytes_of_chunk, plan_packing
 from cleave.sql.plan import Argument, QueryPlan
 from cleave.sql.split import split
@@ -81,9 +81,7 @@ class Packed:
     def _bytes(self) -> list[int]:
         """Return each encrypted column's share of what is sent, by the bits it takes in a row."""
         bits = [
-            self.profile.capacity_bits
-            if isinstance(place, WideLane)
-            else sum(field.width for field in fields_of(place))
+            self.profile.capacity_bits if isinstance(place, WideLane) else sum(field.width for field in place.fields)
             for place in self.packing.layout.by_column
         ]
         return [round(self.bytes_up * taken / max(1, sum(bits))) for taken in bits]

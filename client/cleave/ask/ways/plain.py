@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums
-from cleave.ask.way import AS_SQL, GROUPED, Disclosures, Lesson, Setting, Site, Use, Uses, Work, values_of
+from cleave.ask.way import AS_SQL, GROUPED, Disclosures, Lesson, Site, Use, Uses, WayContext, Work, values_of
 from cleave.ask.ways.choosing import Choosing, StoredWay
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut, QueryPlan
 from cleave.sums.needs import Available, KeptTotals
 from cleave.sums.stored import Stored
 
@@ -19,20 +19,19 @@ SELECTED = Lesson(
 
 
 @dataclass(frozen=True)
-class Plain(StoredWay):
+class PlainWay(StoredWay):
     cut: QueryPlan
 
     name = "plain service"
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Plain | None:
-        if isinstance(available, KeptTotals) and isinstance(cut, QueryPlan) and cut.asks_plain:
-            return cls(cut)
-        return None
+    def of_part(cls, cut: Cut, available: Available) -> PlainWay | None:
+        sums = cut.sums()
+        return cls(sums) if sums is not None and isinstance(available, KeptTotals) and sums.asks_plain else None
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
-        if isinstance(choosing.base, Plan) and choosing.base.name == cls.name:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
+        if isinstance(choosing.base, AnswerPlan) and choosing.base.name == cls.name:
             yield choosing.base
 
     def work(self, site: Site, *, pad: bool) -> Work:  # noqa: ARG002 - all of the plain half is read in any case
@@ -44,7 +43,7 @@ class Plain(StoredWay):
     def disclosures(self, site: Site, *, pad: bool) -> Disclosures:  # noqa: ARG002 - as above
         return Disclosures([linked(self.cut.plain_columns), AS_SQL], queried=True)
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         return GroupSums(self.cut, responses=setting.place.table(self.cut.table).services.aggregate(self.cut))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.ask.question import GroupSums
-from cleave.ask.way import Setting
+from cleave.ask.way import WayContext
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.releases.release import ReleasedTotals, ReleaseHead
 from cleave.sql.plan import QueryPlan
@@ -49,9 +49,9 @@ class Released(OpenedRelease):
     def sums(self) -> KeptTotals:
         return ReleasedSums(self.totals.measures, self.by, TOTALS_ALONE)
 
-    def way(self, sums: KeptTotals, cut: QueryPlan) -> Release:
+    def way(self, sums: KeptTotals, cut: QueryPlan) -> ExactWay:
         """The way to answer `cut`, which was cut by `sums`."""
-        return Release(sums.sums_for(cut))
+        return ExactWay(sums.sums_for(cut))
 
     def shown(self, cut: QueryPlan) -> QueryPlan:
         """`cut` with the source of its figures."""
@@ -103,10 +103,10 @@ class Released(OpenedRelease):
 
 
 @dataclass(frozen=True)
-class Release(ReleaseWay[Released]):
+class ExactWay(ReleaseWay[Released]):
     name = "release"
 
-    def answer(self, setting: Setting[Released]) -> GroupSums:
+    def answer(self, setting: WayContext[Released]) -> GroupSums:
         release = setting.place
         selection = Selection(release.cells.rows, release.table, self.needs)
         sums = selection.sums(release.totals_of(self.needs.totals), release.withheld)

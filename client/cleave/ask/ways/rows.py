@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cleave.ask.plan import Plan
-from cleave.ask.question import GroupSums, Question
-from cleave.ask.session import within
-from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import GroupSums, RunningQuestion
+from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import FEWER_BYTES, Choosing, StoredWay
-from cleave.sql.nodes import Column, Node, write
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.nodes import ColumnRef, Node, write
+from cleave.sql.plan import Cut
 from cleave.sql.split import Halves
 from cleave.store.reading import Reading, read_whole
 from cleave.store.rows import Read, SelectedCells
 from cleave.sums.needs import Available, NoSums
 from cleave.sums.stored import Stored
-from cleave.table.running import limited
+from cleave.table.running import limited, within
 from cleave.table.schema import Kind
 
 
@@ -46,7 +45,7 @@ class Fetch:
         rows = self.stored.rows
         return rows.reads(rows.needed(self.columns, ordered=self.ordered), self.cells)
 
-    def reading(self, question: Question) -> Reading:
+    def reading(self, question: RunningQuestion) -> Reading:
         """Return a reading, which can be used once and must be read to its end."""
         return self.stored.rows.reading(
             self.columns,
@@ -59,61 +58,52 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Rows(StoredWay):
+class RowsWay(StoredWay):
     """The groups and local aggregates of a divided question, or the tables with which DuckDB answers a whole
     question.
     """
 
-    cut: QueryPlan | LocalPlan
+    cut: Cut
 
     name = "rows"
     stage = "rows"
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Rows | None:
-        needed = isinstance(cut, LocalPlan) or cut.local or (not cut.asks_plain and available.groups(cut.selecting))
+    def of_part(cls, cut: Cut, available: Available) -> RowsWay | None:
+        sums = cut.sums()
+        needed = sums is None or sums.local or (not sums.asks_plain and available.groups(sums.selecting))
         return cls(cut) if needed else None
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         plan = choosing.by_sums(choosing.totals_of(choosing.site.stored)) if choosing.cloud_only else choosing.base
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, AnswerPlan):
             return
         if plan.worth > 1:
             yield choosing.by_sums(NoSums(FEWER_BYTES))
-        elif any(isinstance(each, Rows) for each in plan.ways):
+        elif any(isinstance(each, RowsWay) for each in plan.ways):
             yield plan
 
     @classmethod
     def least(cls, choosing: Choosing) -> Iterator[int]:
         """Yield a lower limit, if totals answer too: the columns that are added up."""
         base, site = choosing.base, choosing.site
-        if isinstance(base, Plan) and isinstance(base.cut, QueryPlan) and base.worth > 1:
-            names = [*base.cut.selecting, *(name for each in base.cut.arguments for name in each.columns)]
-            fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, base.cut.conditions))
+        if isinstance(base, AnswerPlan) and base.worth > 1 and (sums := base.cut.sums()) is not None:
+            names = [*sums.selecting, *(name for each in sums.arguments for name in each.columns)]
+            fetch = Fetch(site.name, site.stored, names, False, cells_of(site.stored, sums.conditions))
             yield sum(each.bytes for each in fetch.reads())
 
     @property
     def is_idle(self) -> bool:
-        return isinstance(self.cut, LocalPlan) and not any(self.cut.reads.values())
-
-    @property
-    def columns(self) -> dict[str, Sequence[str]]:
-        """Return the columns that are fetched, by table."""
-        if isinstance(self.cut, LocalPlan):
-            return dict(self.cut.reads)
-        names = [*self.cut.selecting, *(name for each in self.cut.local for name in each.columns)]
-        names += self.cut.counting.columns if self.cut.counting else ()
-        return {self.cut.table: list(dict.fromkeys(names))}
+        return self.cut.sums() is None and not any(self.cut.rows().values())
 
     def fetches(self, site: Site, *, pad: bool) -> list[Fetch]:
         """Return a fetch for each stored table, and none for a table that totals answer alone."""
-        cut = self.cut
-        ordered = cut.in_file_order if isinstance(cut, LocalPlan) else any(each.ordered for each in cut.local)
-        conditions = self.cut.conditions if len(self.columns) == 1 and not pad else ()
+        read = self.cut.rows()
+        conditions = self.cut.conditions if len(read) == 1 and not pad else ()
         return [
-            Fetch(name, site.table(name), columns, ordered, cells_of(site.table(name), conditions))
-            for name, columns in self.columns.items()
+            Fetch(name, site.table(name), columns, self.cut.in_file_order, cells_of(site.table(name), conditions))
+            for name, columns in read.items()
             if name.lower() in site.tables
         ]
 
@@ -142,10 +132,10 @@ class Rows(StoredWay):
             )
         return Disclosures([of_plain] if reads_plain else [], [text] if fetched else [])
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         """Compute the groups and local aggregates."""
-        cut, question = self.cut, setting.question
-        if not isinstance(cut, QueryPlan):
+        cut, question = self.cut.sums(), setting.question
+        if cut is None:
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
         (fetch,) = self.fetches(setting.place, pad=question.options.pad)
         reading, deadline = fetch.reading(question), question.deadline
@@ -169,7 +159,7 @@ def cells_of(stored: Stored, conditions: Sequence[Node]) -> SelectedCells | None
     """Return the cells that may have rows for which all `conditions` are TRUE; None means all cells."""
     plain = {each.name for each in stored.whole_schema.columns if each.kind is Kind.PLAIN}
     by = {name.lower(): name for name in stored.by if name in plain}
-    columns = [(each, [column.name.lower() for column in each.find(Column)]) for each in conditions]
+    columns = [(each, [column.name.lower() for column in each.find(ColumnRef)]) for each in conditions]
     usable = {write(each): names for each, names in columns if by.keys() >= {*names}}
     if not usable:
         return None

@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums
-from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import Choosing, StoredWay
 from cleave.ask.ways.plain import SELECTED, linked, plain_uses, plain_work
-from cleave.sql.plan import LocalPlan, QueryPlan
+from cleave.sql.plan import Cut
 from cleave.store.manifest import Measure
 from cleave.store.rows import whole
 from cleave.sums.cellwise import figures_of
 from cleave.sums.needs import Available, CutSums, SummedRows
-from cleave.sums.scan import answer_of_scan, lanes_of_totals, most_groups, plain_columns, scan, too_large
+from cleave.sums.scan import answer_of_scan, lanes_of_totals, most_groups, plain_columns, scan
 from cleave.sums.stored import Stored
 from cleave.table.duck import identifier
 from cleave.text.quantities import counted, sized
@@ -32,7 +32,7 @@ SCANNED = Lesson(
 
 
 @dataclass(frozen=True)
-class Scan(StoredWay):
+class ScanWay(StoredWay):
     needs: CutSums
 
     name = "scan"
@@ -40,13 +40,12 @@ class Scan(StoredWay):
     scanned = True
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Scan | None:
-        if isinstance(available, SummedRows) and isinstance(cut, QueryPlan):
-            return cls(available.sums_for(cut))
-        return None
+    def of_part(cls, cut: Cut, available: Available) -> ScanWay | None:
+        sums = cut.sums()
+        return cls(available.sums_for(sums)) if sums is not None and isinstance(available, SummedRows) else None
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         site, stored = choosing.site, choosing.site.stored
         if not (site.scan and site.services) or site.names_contributor(stored):
             return
@@ -83,7 +82,7 @@ class Scan(StoredWay):
         columns = plain_columns(self._stored(site), self.needs)
         return Disclosures([linked(columns), SELECTED], [SCANNED], queried=True)
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         stored, question = self._stored(setting.place), setting.question
         if setting.job:
             result = setting.job.scan(stored, self.needs, question.progress, question.deadline)
@@ -99,7 +98,7 @@ class Scan(StoredWay):
             most = most_groups(stored, self.needs)
             return f"it answers up to {most:,} groups, {sized(answer_of_scan(stored, self.needs, most).bytes)}"
         answer = answer_of_scan(stored, self.needs, groups)
-        if reason := too_large(answer):
+        if reason := answer.excess:
             return f"too large where there are {groups:,} groups: {reason}"
         calls = f"{counted(answer.selects, 'request')} and {counted(answer.calls, 'call')}"
         return f"its answer is at most {sized(answer.bytes)} in {calls}"

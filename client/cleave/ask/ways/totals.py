@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from cleave.ask.plan import Plan
+from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums
-from cleave.ask.way import Disclosures, Lesson, Setting, Site, Use, Uses, Work
+from cleave.ask.way import Disclosures, Lesson, Site, Use, Uses, WayContext, Work
 from cleave.ask.ways.choosing import NO_PLAIN, Choosing, StoredWay
-from cleave.sql.plan import Counting, LocalPlan, QueryPlan
+from cleave.sql.plan import Counting, Cut, LocalPlan, QueryPlan
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.tally import Tally
@@ -29,7 +29,7 @@ CELL_BYTES = 160  # to decrypt, decode and group a cell takes as long as so many
 
 
 @dataclass(frozen=True)
-class Totals(StoredWay):
+class TotalsWay(StoredWay):
     """Groups of cells and sums of their totals; no total is read if only rows are counted."""
 
     needs: CutSums
@@ -39,18 +39,19 @@ class Totals(StoredWay):
     worth = 4
 
     @classmethod
-    def of_part(cls, cut: QueryPlan | LocalPlan, available: Available) -> Totals | None:
-        if not (isinstance(available, KeptTotals) and isinstance(cut, QueryPlan)) or available.groups(cut.selecting):
+    def of_part(cls, cut: Cut, available: Available) -> TotalsWay | None:
+        sums = cut.sums()
+        if sums is None or not isinstance(available, KeptTotals) or available.groups(sums.selecting):
             return None
-        return cls(available.sums_for(cut))
+        return cls(available.sums_for(sums))
 
     @classmethod
-    def plans(cls, choosing: Choosing) -> Iterator[Plan]:
+    def plans(cls, choosing: Choosing) -> Iterator[AnswerPlan]:
         base = choosing.base
-        if not isinstance(base, Plan):
+        if not isinstance(base, AnswerPlan):
             return
-        if isinstance(base.cut, LocalPlan):
-            if (inner := _inner(base, choosing)) is not None:
+        if (whole := base.cut.whole()) is not None:
+            if (inner := _inner(whole, base.named, choosing)) is not None:
                 yield inner
         elif base.worth > 1 or base.name == cls.name:
             yield base
@@ -63,9 +64,9 @@ class Totals(StoredWay):
     def measures(self) -> Mapping[str, Sequence[Measure]]:
         return {self.needs.cut.table: self.needs.measures}
 
-    def counted_by(self, counting: Counting) -> Totals:
+    def counted_by(self, counting: Counting) -> TotalsWay:
         """Return this way with each contributor's rows counted for a threshold."""
-        return Totals(replace(self.needs, cut=self.needs.cut.counted_by(counting)))
+        return TotalsWay(replace(self.needs, cut=self.needs.cut.counted_by(counting)))
 
     def _cells(self, site: Site) -> CellTotals:
         return site.table(self.needs.cut.table).cells_by(self.needs.columns)
@@ -110,7 +111,7 @@ class Totals(StoredWay):
             texts.append("which segments are one contributor's")
         return Disclosures(sensitive=texts)
 
-    def answer(self, setting: Setting[Site]) -> GroupSums:
+    def answer(self, setting: WayContext[Site]) -> GroupSums:
         stored, cells = setting.place.table(self.needs.cut.table), self._cells(setting.place)
         totals = cells.totals(self.needs.totals)
         if self.needs.tells_cells_apart:
@@ -129,9 +130,9 @@ class Totals(StoredWay):
         return Selection(each.cells.rows, each.table, self.needs).tally(len(each.cells) // parties)
 
 
-def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
-    """Answer aggregates inside the statement from totals, if `plan` has any over one table and their answer is
-    exact.
+def _inner(whole: LocalPlan, named: frozenset[str], choosing: Choosing) -> AnswerPlan | None:
+    """Answer aggregates inside the statement from totals, if it has any over one table and their answer is exact.
+    `named`: as in AnswerPlan.
     """
     site, sums_of = choosing.site, dict[str, KeptTotals]()
 
@@ -147,13 +148,12 @@ def _inner(plan: Plan, choosing: Choosing) -> Plan | None:
                 return None
         return cut if _is_exact(cut) and not sums.groups(cut.selecting) else None
 
-    assert isinstance(plan.cut, LocalPlan)  # noqa: S101 - as the caller saw
-    over_inner = choosing.planner.over_answers(plan.cut, answered)
+    over_inner = choosing.planner.over_answers(whole, answered)
     if not over_inner.inner:
         return None
-    totals = [Totals(sums_of[each.table.lower()].sums_for(each)) for each in over_inner.inner.values()]
+    totals = [TotalsWay(sums_of[each.table.lower()].sums_for(each)) for each in over_inner.inner.values()]
     rows = choosing.planned(over_inner, choosing.totals_of(site.stored)).ways
-    return Plan(over_inner, (*totals, *rows), named=plan.named)
+    return AnswerPlan(over_inner, (*totals, *rows), named=named)
 
 
 def _is_exact(cut: QueryPlan) -> bool:

@@ -24,13 +24,13 @@ NoHistory = Annotated[
     bool,
     flag("--no-history", "Keep no history of queries, which may hold values.", envvar="CLEAVE_NO_HISTORY"),
 ]
-TableWords = Annotated[
+_TableWords = Annotated[
     list[str] | None,
     argument("[FILE... | NAME]", "Files as in `cleave query`, or a stored table. With --store it can be left out."),
 ]
 
 
-def shell(ctx: typer.Context, asking: Asking, files: TableWords = None, no_history: NoHistory = False) -> None:
+def shell(ctx: typer.Context, asking: Asking, files: _TableWords = None, no_history: NoHistory = False) -> None:
     """Run one query after another.
 
     Files are read once, and the key is opened once. Each query reads the newest version of a stored table.
@@ -82,7 +82,7 @@ def _interactive(
     try:
         interactive.interact(
             Shell(session, asking, work.run, settings.say),
-            interactive.editor(session.name or "cleave", interactive.Sql(session.schemas), history),
+            interactive.editor(session.name or "cleave", interactive.SqlCompleter(session.schemas), history),
             lambda error: report_failure(error, debug=settings.debug),
         )
     finally:

@@ -143,7 +143,7 @@ _CLOSED = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*\n|/\*.*?\*/""", re.DOTA
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-class Sql(Completer):
+class SqlCompleter(Completer):
     """Completes columns first, then functions, then SQL's words. Names that need quotes get them."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:

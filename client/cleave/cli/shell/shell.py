@@ -31,8 +31,8 @@ from cleave_shared import limits
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
-    from cleave.ask.plan import Plan
-    from cleave.ask.question import Result
+    from cleave.ask.plan import AnswerPlan
+    from cleave.ask.question import Answer
     from cleave.ask.session import Session
 
 
@@ -51,8 +51,8 @@ class Left(Exception):  # noqa: N818 - named for what happened
 @dataclass(frozen=True, slots=True)
 class Last:
     sql: str
-    plan: Plan
-    answer: Result
+    plan: AnswerPlan
+    answer: Answer
     seconds: float
 
 
