@@ -138,7 +138,7 @@ BESIDE = [
     "drop",
     "merge",
 ]
-QUICK = [("upsert", "update"), ("release", "append")]
+QUICK = [("upsert", "update")]
 ENDS = "DCBMR"  # see `ended`
 OUTCOMES: dict[str, dict[str, str]] = tomllib.loads((Path(__file__).parent / "outcomes.toml").read_text())
 READ_ONCE = ("append", "merge", "upsert", "replace", "rotate")  # their input: they do not begin again by themselves
