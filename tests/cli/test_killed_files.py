@@ -39,6 +39,7 @@ CASES = {  # the words, and what the folder has before and after them
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_killed_command_leaves_nothing_when_it_is_run_again(commands: Commands, tmp_path: Path, case: str) -> None:
     words, before, after = CASES[case]
