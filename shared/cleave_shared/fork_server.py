@@ -281,8 +281,8 @@ def _serve(control: socket.socket, parent: int, preload: Sequence[str]) -> NoRet
 
 
 def _import(modules: Sequence[str]) -> None:
-    for each in modules:
-        module, _, function = each.partition(":")
+    for preloaded in modules:
+        module, _, function = preloaded.partition(":")
         imported = importlib.import_module(module)
         if function:
             getattr(imported, function)()

@@ -95,11 +95,11 @@ class Chooser:
                     continue
                 if best is not None and any(best.key <= (kind.rank, size) for size in kind.least(choosing)):
                     continue  # whatever such a plan is
-                for each in self._candidates(kind, choosing):
-                    if each.barrier:
-                        barred.append(each)
-                    elif best is None or each.key < best.key:
-                        best = each
+                for candidate in self._candidates(kind, choosing):
+                    if candidate.barrier:
+                        barred.append(candidate)
+                    elif best is None or candidate.key < best.key:
+                        best = candidate
             if best is None:
                 raise self._refused(choosing, barred)
             return best.plan

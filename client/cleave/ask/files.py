@@ -213,12 +213,12 @@ def describe_file(
 def unlike(name: str, others: Sequence[LazyTable]) -> tuple[LazyTable, ...]:
     """Raise InputError if two tables have the same name, ignoring case as DuckDB does."""
     taken = {name.lower()}
-    for each in others:
-        if each.name.lower() in taken:
+    for other in others:
+        if other.name.lower() in taken:
             raise InputError(
-                f"two tables have the name {each.name!r}", hint="--table NAME gives the first another name"
+                f"two tables have the name {other.name!r}", hint="--table NAME gives the first another name"
             )
-        taken.add(each.name.lower())
+        taken.add(other.name.lower())
     return tuple(others)
 
 

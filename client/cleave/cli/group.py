@@ -105,13 +105,13 @@ class CliCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: [], LARGE: []}
-        for each in self.get_params(ctx):
-            if (record := each.get_help_record(ctx)) is None:
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
                 continue
-            if isinstance(each, TyperArgument):
-                sections["Arguments"].append((each.metavar or "", each.help or ""))
+            if isinstance(parameter, TyperArgument):
+                sections["Arguments"].append((parameter.metavar or "", parameter.help or ""))
             else:
-                panel = getattr(each, "rich_help_panel", None) or "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or "Options"
                 sections[panel].append((record[0].removeprefix(" / "), record[1]))
         for name, rows in sections.items():
             if rows:

@@ -72,11 +72,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     groups = {each.name: each.annotation for each in signature.parameters.values() if is_typeddict(each.annotation)}
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = {"ctx": inspect.Parameter("ctx", keyword, annotation=typer.Context)}
-    for each in signature.parameters.values():
-        if each.name not in groups:
-            parameters[each.name] = each.replace(kind=keyword)
+    for parameter in signature.parameters.values():
+        if parameter.name not in groups:
+            parameters[parameter.name] = parameter.replace(kind=keyword)
             continue
-        for name, option in flags(groups[each.name]).items():
+        for name, option in flags(groups[parameter.name]).items():
             if option.words:
                 parameters[name] = inspect.Parameter(
                     name, keyword, default=option.default, annotation=_annotation(option)

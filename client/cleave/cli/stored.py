@@ -307,8 +307,8 @@ def update(
       cleave update visits --set "note = 'new'" --where TRUE --yes --store tables
     """
     given = {}
-    for each in values:
-        column, equals, value = each.partition("=")
+    for assignment in values:
+        column, equals, value = assignment.partition("=")
         column = column.strip().removeprefix('"').removesuffix('"')
         if not equals or not value.strip() or column in given:
             raise typer.BadParameter("--set takes COLUMN=SQL, each column once")

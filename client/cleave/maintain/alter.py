@@ -310,13 +310,14 @@ def _readers(old: Manifest, wanted: Alteration) -> tuple[Reader, ...]:
     news, dropped = _news(wanted), {each.strip().lower() for each in wanted.drop}
     if wanted.entity:
         require_no_reader(old, "rows of people whom thresholds protect from now on")
-    for each in old.readers:
-        columns = tuple(news.get(name.lower(), name) for name in each.columns if name.lower() not in dropped)
+    for reader in old.readers:
+        columns = tuple(news.get(name.lower(), name) for name in reader.columns if name.lower() not in dropped)
         if not columns:
             raise InputError(
-                f"reader {each.name!r} has no other column", hint=f"first: cleave reader revoke {old.table} {each.name}"
+                f"reader {reader.name!r} has no other column",
+                hint=f"first: cleave reader revoke {old.table} {reader.name}",
             )
-        readers.append(each.model_copy(update={"columns": columns}))
+        readers.append(reader.model_copy(update={"columns": columns}))
     return tuple(readers)
 
 

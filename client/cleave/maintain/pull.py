@@ -246,9 +246,9 @@ def find_damage(stored: Stored, progress: Progress, checked: set[str] | None = N
         tables.log(stored.opened)
     except CheckFailed as failure:
         damages.append(Damage("the log", failure.message))
-    for each in stored.manifest.contributors:
+    for contributor in stored.manifest.contributors:
         try:
-            news(tables, stored.manifest, each)
+            news(tables, stored.manifest, contributor)
         except CheckFailed as failure:
             if tables.replaced(stored.opened):
                 raise ReplacedError from None

@@ -243,12 +243,12 @@ def _spelled(schema: Schema, columns: Sequence[str]) -> tuple[str, ...]:
 
 def _reader_of(manifest: Manifest, name: str, public: PublicKey) -> Reader | None:
     """The reader with this key, if any. Raises InputError if it has another name, or if the name has another key."""
-    for each in manifest.readers:
-        if public_of(each) == public:
-            if each.name != name:
-                raise InputError(f"this key is that of reader {each.name!r}")
-            return each
-        if each.name == name:
+    for reader in manifest.readers:
+        if public_of(reader) == public:
+            if reader.name != name:
+                raise InputError(f"this key is that of reader {reader.name!r}")
+            return reader
+        if reader.name == name:
             raise InputError(
                 f"there is another reader {name!r}", hint="revoke that one first, or give the file another name"
             )

@@ -86,10 +86,10 @@ def move_table(old: Tables, new: Tables, table: str, progress: Progress) -> Open
         if old.moved_to(table) == key_id:  # only its remains must be deleted
             break
         opened = old.open(table)
-        for each in opened.manifest.contributors:
-            if news(old, opened.manifest, each).head is not None:
+        for contributor in opened.manifest.contributors:
+            if news(old, opened.manifest, contributor).head is not None:
                 raise InputError(
-                    f"contributor {each.name!r} has put rows that are not collected yet",
+                    f"contributor {contributor.name!r} has put rows that are not collected yet",
                     hint="first `cleave contributor collect`, or `cleave contributor remove`",
                 )
         if opened.manifest.revoking:

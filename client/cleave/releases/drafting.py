@@ -220,11 +220,11 @@ def released_measures(manifest: Manifest, schema: Schema) -> tuple[tuple[Measure
     reads = [*map(_itself, measures)]
     names = {each.name for each in measures}
     with closing(Catalog(manifest.table, schema.columns)) as catalog:
-        for each in manifest.measures:
-            if not each.derived:
+        for measure in manifest.measures:
+            if not measure.derived:
                 continue
-            linear = combination_of(expression_of(each.sql), numbers, never_null, catalog.types)
-            bounded = of_measures.of_bounds(each)
+            linear = combination_of(expression_of(measure.sql), numbers, never_null, catalog.types)
+            bounded = of_measures.of_bounds(measure)
             is_linear = linear is not None and not linear.squares
             read = tuple(stored[number].name for number, _ in linear.terms) if linear and is_linear else ()
             if bounded is not None and len(read) > 1 and names.issuperset(read):

@@ -224,8 +224,8 @@ def _texts(column: Column, values: Sequence[str]) -> Texts:
         raise InputError(f"--values: column {column.name!r} has more than {MOST_VALUES:,} values")
     texts: list[str] = []
     with private() as connection:
-        for number, each in enumerate(values, 1):
-            sql = f"SELECT CAST(TRY_CAST({literal(each)} AS {column.type}) AS VARCHAR)"
+        for number, value in enumerate(values, 1):
+            sql = f"SELECT CAST(TRY_CAST({literal(value)} AS {column.type}) AS VARCHAR)"
             try:
                 ((text,),) = connection.execute(sql).fetchall()
             except duckdb.Error:
@@ -273,8 +273,8 @@ def _end(name: str, decimals: int, text: str) -> int:
 
 def _require_few(values: Sequence[Texts], count: int) -> None:
     cells = 1
-    for each in values:
-        cells *= len(each)
+    for declared in values:
+        cells *= len(declared)
         if cells > MOST_CELLS or cells * count > MOST_NUMBERS:
             raise InputError(
                 f"the declared values make more than {MOST_CELLS:,} cells, or {MOST_NUMBERS:,} numbers",

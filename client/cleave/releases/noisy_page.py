@@ -58,11 +58,11 @@ def _lines(draft: NoisyDraft) -> Iterator[str]:
     yield ""
     yield "| number | values | one person changes all cells by at most | epsilon | 95% of the noise is within |"
     yield "|---|---|---|---|---|"
-    for each in draft.statistics:
-        decimals, what = _values(draft, each)
-        most = _text(Decimal(each.sensitivity).scaleb(-decimals))
-        within = Decimal(int(half_width(variance(each.scale) ** 0.5))).scaleb(-decimals)
-        yield f"| {each.name} | {what} | {most} | {float(each.epsilon):.4g} | ± {_text(within)} |"
+    for statistic in draft.statistics:
+        decimals, what = _values(draft, statistic)
+        most = _text(Decimal(statistic.sensitivity).scaleb(-decimals))
+        within = Decimal(int(half_width(variance(statistic.scale) ** 0.5))).scaleb(-decimals)
+        yield f"| {statistic.name} | {what} | {most} | {float(statistic.epsilon):.4g} | ± {_text(within)} |"
     yield ""
     yield "A group of several cells has the noise of all of them: of four cells, twice as much as of one."
     yield ""

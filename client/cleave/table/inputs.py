@@ -88,16 +88,16 @@ def open_inputs(names: Names, options: FormatOptions, most: int | None = None) -
 def check_reading(names: Sequence[str | Path], options: FormatOptions) -> None:
     """Raises InputError for a missing file, and for an option that no file's format has."""
     check_there(names)
-    for each in FORMATS:
-        value = each.option and getattr(options, each.option)
+    for format_ in FORMATS:
+        value = format_.option and getattr(options, format_.option)
         if not value:
             continue
         paths = [path for name in names for path in expand(name)]
-        if not any(_may_be(each, path) for path in paths):
-            endings = "" if each.magic else f"; names of {each.name} files end in {', '.join(each.endings)}"
+        if not any(_may_be(format_, path) for path in paths):
+            endings = "" if format_.magic else f"; names of {format_.name} files end in {', '.join(format_.endings)}"
             raise InputError(
-                f"{paths[0]}: is no {each.name} file, {each.useless.format(value)}",
-                hint=f"leave --{each.option} out{endings}",
+                f"{paths[0]}: is no {format_.name} file, {format_.useless.format(value)}",
+                hint=f"leave --{format_.option} out{endings}",
             )
 
 

@@ -57,22 +57,22 @@ def _at_once(ways: Sequence[Way[Any]], context: WayContext[Any]) -> list[GroupSu
 def _together(answers: Sequence[tuple[Way[Any], GroupSums]]) -> GroupSums:
     """Join the answers. The first that knows the groups decides; all others must report the same groups."""
     together: GroupSums | None = None
-    for way, each in sorted(answers, key=lambda of: of[1].keys is None):
+    for way, part in sorted(answers, key=lambda of: of[1].keys is None):
         if together is None:
-            together = each
+            together = part
             continue
         figures = together.figures
-        if each.keys is not None and together.keys is not None:
-            places = places_of(each.cut.key_types, together.keys, each.keys)
-            same = sorted(places) == list(range(len(each.keys)))
-            if not same or [each.counts[place] for place in places] != together.counts:
+        if part.keys is not None and together.keys is not None:
+            places = places_of(part.cut.key_types, together.keys, part.keys)
+            same = sorted(places) == list(range(len(part.keys)))
+            if not same or [part.counts[place] for place in places] != together.counts:
                 raise CheckFailed(way.check, "the rows that were read are not those that were summed")
-            figures = _placed(each.figures, places)
+            figures = _placed(part.figures, places)
         together = replace(
             together,
-            responses=[*together.responses, *each.responses],
+            responses=[*together.responses, *part.responses],
             figures=figures,
-            scanned=together.scanned or each.scanned,
+            scanned=together.scanned or part.scanned,
         )
     assert together is not None  # noqa: S101 - each plan has a way
     return together
