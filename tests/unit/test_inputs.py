@@ -80,16 +80,17 @@ NDJSON = b'{"ward": "A", "age": 61}\n'
         ("t.csv.gz", CSV.encode(), "CSV"),
         ("t.parquet", CSV.encode(), "CSV"),
         ("t.csv", b"PAR1", "Parquet"),
-        ("t.json", b"PAR1", "Parquet"),
+        ("t.json", b"PAR1", "JSON"),
+        ("t.json", b"PK\x03\x04", "Excel"),
+        ("t.xlsx", b"PAR1", "Excel"),
+        ("t.xlsx.gz", CSV.encode(), "CSV"),
         ("T.NDJSON.gz", NDJSON, "JSON"),
         ("t.txt", NDJSON, "CSV"),
         ("t.xlsx", b"no archive", "Excel"),
         ("t.csv", b"PK\x03\x04", "Excel"),
     ],
 )
-def test_first_bytes_tell_a_format_and_else_the_name_does(
-    name: str, content: bytes, format_: str, tmp_path: Path
-) -> None:
+def test_a_format_follows_from_first_bytes_and_name(name: str, content: bytes, format_: str, tmp_path: Path) -> None:
     path, is_packed = tmp_path / name, name.endswith(".gz")
     path.write_bytes(gzip.compress(content) if is_packed else content)
     found, head = format_of(path, str(path))
@@ -107,6 +108,15 @@ def test_only_text_may_be_packed(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(content))
     with pytest.raises(InputError, match="packed otherwise than by gzip"):
+        open_inputs(path, CsvDialect())
+
+
+def test_text_called_a_packed_workbook_is_read_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx.gz"
+    path.write_bytes(gzip.compress(CSV.encode()))
+    assert open_inputs(path, CsvDialect())[0].format.name == "CSV"
+    path = path.rename(tmp_path / "t.xlsx")
+    with pytest.raises(InputError, match="cannot be read as an Excel file"):
         open_inputs(path, CsvDialect())
 
 

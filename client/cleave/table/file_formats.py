@@ -35,7 +35,8 @@ Convert = Callable[["FileFormat", Path, str, FormatOptions], tuple[Path, Mapping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """`endings`: of its files' names. `magic`: the first bytes of its files. `is_named`: an ending is enough.
+    """`endings`: of its files' names. `magic`: the first bytes of its files, which may not be packed; without one, the
+    files are text, and may be. `is_named`: an ending is enough.
 
     DuckDB streams files, unless `convert` first writes their rows into a CSV in memory. `scan`: SQL of a file's rows
     with the types that the file states, valid within the block; it raises duckdb.Error for a damaged file. None: the
@@ -63,10 +64,11 @@ class FileFormat:
         return path.open("rb") if self.compression == "none" else cast("BinaryIO", gzip.open(path, "rb"))
 
     def matches(self, head: bytes, name: str) -> bool:
-        """True for a file that begins with `head`, whose name may end in .gz."""
+        """True for a file that begins with `head`, unpacked. The name of a packed one ends in .gz."""
         if self.magic and head.startswith(self.magic):
             return True
-        return self.is_named and name.lower().removesuffix(".gz").endswith(self.endings)
+        name = name.lower() if self.magic else name.lower().removesuffix(".gz")
+        return self.is_named and name.endswith(self.endings)
 
 
 def pattern_of(path: Path) -> str:
@@ -99,15 +101,8 @@ EXCEL = FileFormat(
     option="sheet",
     useless="so it has no sheet {!r}",
 )
-FORMATS = (
-    CSV,
-    FileFormat(
-        name="Parquet",
-        endings=(".parquet",),
-        magic=b"PAR1",
-        scan=_scanned_parquet,
-        footer="SELECT num_rows FROM parquet_file_metadata({})",
-    ),
+FORMATS = (  # the first that matches
+    EXCEL,
     FileFormat(
         name="JSON",
         endings=(".json", ".ndjson", ".jsonl"),
@@ -116,8 +111,20 @@ FORMATS = (
         option="flatten",
         useless="so there is nothing to flatten",
     ),
-    EXCEL,
+    FileFormat(
+        name="Parquet",
+        endings=(".parquet",),
+        magic=b"PAR1",
+        scan=_scanned_parquet,
+        footer="SELECT num_rows FROM parquet_file_metadata({})",
+    ),
+    CSV,
 )
+
+
+def is_binary(head: bytes) -> bool:
+    """True for the first bytes of a format whose files may not be packed."""
+    return any(each.magic and head.startswith(each.magic) for each in FORMATS)
 
 
 def format_of(path: Path, name: str) -> tuple[FileFormat, bytes]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cleave.files import names_file
-from cleave.table.file_formats import CSV, EXCEL, FORMATS, FileFormat, FormatOptions, format_of
+from cleave.table.file_formats import CSV, EXCEL, FORMATS, FileFormat, FormatOptions, format_of, is_binary
 from cleave_shared.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ STDIN = "-"
 _STDIN_SHOWN = "standard input"
 _FOREIGN = (b"\xd0\xcf\x11\xe0", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")  # gzip: packed twice
 # A workbook of several sheets is no batch
-_ENDINGS = (".gz", *(ending for each in FORMATS if each is not EXCEL for ending in each.endings))
+_ENDINGS = (".gz", *(ending for each in reversed(FORMATS) if each is not EXCEL for ending in each.endings))
 _BLOCK = 1 << 20
 _SEPARATORS = " ._-+0123456789"
 
@@ -105,10 +105,13 @@ def _may_be(format_: FileFormat, path: Path) -> bool:
     """True if a file can be of this format; standard input can if its first bytes say so."""
     if format_.matches(b"", str(path)):
         return True
+    if not format_.magic or str(path) == STDIN:
+        return bool(format_.magic)
     try:
-        return bool(format_.magic) and (str(path) == STDIN or format_of(path, str(path))[0].name == format_.name)
+        found, _ = format_of(path, str(path))
     except (EOFError, OSError, zlib.error):
         return False
+    return (found.name, found.compression) == (format_.name, "none")
 
 
 def in_folder(folder: Path) -> list[Path]:
@@ -215,7 +218,7 @@ def _input(path: Path, shown: str, options: FormatOptions) -> Input:
         found, head = format_of(path, shown)
     except (EOFError, OSError, zlib.error) as error:
         raise unreadable(shown, error) from None
-    if head.startswith(_FOREIGN) or (found.compression != "none" and found.magic):
+    if head.startswith(_FOREIGN) or (found.compression != "none" and is_binary(head)):
         raise InputError(
             f"{shown}: is an .xls workbook, or packed otherwise than by gzip",
             hint="save it as .xlsx or CSV, or unpack it",
