@@ -35,7 +35,7 @@ from cleave.store.change_drafts import ChangeDraft, OwnDraft, without_new_drafts
 from cleave.store.changed import is_replaced, on_newest
 from cleave.store.log import Made, Record, newest_records
 from cleave.store.manifest import Manifest, new_id, now
-from cleave.store.moving import moved_with
+from cleave.store.moving import is_gone, moved_with
 from cleave.store.newest import MovedError
 from cleave.store.pages import pages_of
 from cleave.store.pieces import ChangeStep
@@ -104,6 +104,8 @@ class _Making:
             while (done := self._tried()) is None:
                 pass
         except MovedError:
+            if not is_gone(self._tables, self._name):  # but the table that this one is copied from
+                raise
             if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
                 self._leave()
                 raise
@@ -176,7 +178,11 @@ class _Making:
         is_other = draft is not None and draft.table_id != base.manifest.table_id
         if is_other or base.head.log.count <= count:
             return None
-        return made.found_in(self._tables.log(base, count))
+        return made.found_in(self._records(base, count))
+
+    def _records(self, opened: Opened, after: int) -> list[Record]:
+        """Those of a version, after record `after`. What newer ones made, that version does not name."""
+        return [each for each in self._tables.log(opened, after) if each.number <= opened.head.log.count]
 
     def _may_follow(self, base: Opened) -> bool:
         before = self._base
@@ -376,11 +382,10 @@ class _Making:
         if self._first is None or opened.head.log.count <= self._first + 1:
             return 0
         try:
-            records = self._tables.log(opened, self._first)
+            records = self._records(opened, self._first)
         except (CheckFailed, InputError, StoreError):
             return 0
-        others = [each for each in records if each.change and each.change not in self._made.ids]
-        return sum(each.number <= opened.head.log.count for each in others)
+        return sum(bool(each.change) and each.change not in self._made.ids for each in records)
 
     def _clean(self, newest: Opened | None, *, made: bool = False) -> None:
         """Delete what attempts wrote and nobody names. Nothing, if a head that was sent may still arrive.

@@ -73,6 +73,12 @@ def clear(tables: Tables, name: str) -> None:
             store.delete([each for each in store.names(folder) if each not in kept])
 
 
+def is_gone(tables: Tables, name: str) -> bool:
+    """True if the head of a table says that it moved to another key, or is being deleted."""
+    loaded = tables.read_head(tables.tag(name))
+    return loaded is not None and (key_moved_to(loaded[0]) is not None or discarded_by(loaded[0]) is not None)
+
+
 def moved_with(tables: Tables, name: str) -> frozenset[str]:
     """The ids of the newest changes that a table had which moved to another key."""
     loaded = tables.read_head(tables.tag(name))
