@@ -1,4 +1,4 @@
-"""Finish a question: the answers of its parts become a Answer, or DuckDB on this machine answers all of it."""
+"""Finish a question: the answers of its parts become one, or DuckDB on this machine answers all of it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operations on stored tables: pull, verify, derive, change, alter, rotate, and sharing between parties."""
+"""Operations on stored tables, each declared beside the code that does it; names.py lists them."""

@@ -104,7 +104,7 @@ class _Making:
             while (done := self._tried()) is None:
                 pass
         except MovedError:
-            if not is_gone(self._tables, self._name):  # but the table that this one is copied from
+            if not is_gone(self._tables, self._name):  # what moved is the table that a rotation copies
                 raise
             if self._base is None or self._made.ids.isdisjoint(moved_with(self._tables, self._name)):
                 self._leave()
@@ -428,7 +428,7 @@ class _Making:
         """The error for a change by others that is in the way. What is stored stays in the draft, for the next call."""
         by = ""
         if newest is not None and self._first is not None:
-            with suppress(CheckFailed, StoreError):
+            with suppress(CheckFailed, InputError, StoreError):  # without the log, it does not say which
                 records = self._tables.log(newest, self._first)
                 named = list(dict.fromkeys(each.what for each in records if each.change))
                 by = f" ({', '.join(named[:3])})" if named else ""
