@@ -212,7 +212,7 @@ def all_at_once(world: World, rounds: int) -> None:
 
 @pytest.mark.slow
 def test_all_changes_at_once(world: World, printed_figures: list[str]) -> None:
-    """Beside all kinds of questions. What is added is never in conflict."""
+    """Beside all kinds of questions. What is added is never in conflict; a file that lacks a new column is refused."""
     all_at_once(world, 4 * FACTOR if FULL else 4)
     told = Counter(what for what, _ in world.told)
     printed_figures.append(f"writers at once: {sum(map(len, world.done.values()))} changes, {dict(told)} in conflict")
