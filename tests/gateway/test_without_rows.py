@@ -204,16 +204,34 @@ def test_columns_of_a_user_with_rows(gateway: Gateway) -> None:
 @pytest.mark.parametrize("least", ["-1", "0", "2"])
 def test_a_least_size_below_the_floor_is_refused(tmp_path: Path, cli: Cli, least: str) -> None:
     path = tmp_path / "users.toml"
-    write_user(path, "ann", None, tables=None, min_group=2, rows=False, token=True)  # as 1.0 wrote it
+    write_user(path, "ann", None, tables=None, min_group=0, rows=False, token=True)
     before = path.read_text()
     told = cli.fails(3, "user", "add", "ann", "--token", "--min-group", least, "--users", path)
-    assert f"--min-group {least}: groups of users without --rows are of at least 3 people" in told
+    assert f"--min-group {least}: groups of users without --rows are of at least 3 people (rule G4)" in told
     assert path.read_text() == before
     assert "groups of 3 or more" in cli.run("user", "ls", "--users", path).stdout
     cli.run("user", "add", "ann", "--token", "--users", path)
 
 
-def test_rows_and_a_least_size_exclude_each_other(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_file_with_a_least_size_below_the_floor_is_refused(tmp_path: Path, cli: Cli, least: int) -> None:
+    path = tmp_path / "users.toml"
+    add = ("user", "add", "ann", "--token", "--users", path)
+    cli.run(*add, "--min-group", "3")
+    with pytest.raises(InputError, match=rf"'ann': min_group is {least}.*rule G4"):
+        write_user(path, "ann", None, tables=None, min_group=least, rows=False, token=True)
+    path.write_text(path.read_text().replace("min_group = 3", f"min_group = {least}"))
+    before = path.read_text()
+    assert f"ann: all tables; refused: min_group is {least}" in cli.run("user", "ls", "--users", path).stdout
+    assert f"min_group is {least}" in cli.fails(3, *add)
+    assert path.read_text() == before
+    cli.run(*add, "--min-group", "3")
+    assert cli.run("user", "ls", "--users", path).stdout == "ann: all tables; sums only; groups of 3 or more\n"
+
+
+def test_wrong_rights_in_the_file_are_refused_at_login(
+    gateway: Gateway, tmp_path: Path, cli: Cli, free_port: Callable[[], int]
+) -> None:
     path = tmp_path / "users.toml"
     rights = {"tables": None, "min_group": 5, "rows": True, "token": False}
     with pytest.raises(InputError, match="exclude each other"):
@@ -223,17 +241,27 @@ def test_rows_and_a_least_size_exclude_each_other(gateway: Gateway, tmp_path: Pa
     assert not path.exists()
     write_user(path, "ann", PASSWORD.encode(), **rights | {"min_group": 0})
     write_user(path, "bob", PASSWORD.encode(), **rights | {"rows": False})
+    token = write_user(path, "two", PASSWORD.encode(), **rights | {"rows": False, "min_group": 6, "token": True})
     path.write_text(
-        path.read_text().replace("rows = true", "rows = true\nmin_group = 4").replace("min_group = 0\n", "")
+        path.read_text()
+        .replace("rows = true", "rows = true\nmin_group = 4")
+        .replace("min_group = 0\n", "")
+        .replace("min_group = 6\n", "min_group = 2\n")
     )
     assert "refused: rows and min_group exclude each other" in cli.run("user", "ls", "--users", path).stdout
     for name in ("store", "key.json"):
         (tmp_path / name).symlink_to(gateway.folder / name)
-    process, (address,) = started(tmp_path, "--workers", "1")
+    process, (address, http) = started(tmp_path, "--workers", "1", "--http-port", str(free_port()))
     port = int(address.rpartition(":")[2])
     try:
         with pytest.raises(psycopg.OperationalError, match=r"exclude each other.*cleave user add"):
             connect(port, "ann")
+        with pytest.raises(psycopg.OperationalError, match=r"min_group is 2.*cleave user add.*--min-group 3.*rule G4"):
+            connect(port, "two")
+        headers = {"authorization": f"Bearer {token}"}
+        sql = {"sql": "SELECT COUNT(*) AS n FROM visits"}
+        said = httpx.post(f"{http}/v1/query", json=sql, headers=headers, timeout=HANGS)
+        assert "min_group is 2" in said.json()["detail"]
         with closing(connect(port, "bob")) as connection:
             assert connection.execute("SELECT COUNT(*) FROM visits").fetchall() == [(3000,)]
     finally:
