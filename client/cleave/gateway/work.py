@@ -212,11 +212,14 @@ def _place(error: Exception) -> str:
 
 
 def told(error: CleaveError, tables: Sequence[str] = ()) -> dict[str, Any]:
-    """What a client gets of an error: message, hint and SQLSTATE. An error that is not public can name a path, a host
-    or a key file: then the client gets only the names of the `tables`, and a warning tells the owner the rest.
+    """What a client gets of an error: message, hint, SQLSTATE and place in the statement.
+
+    An error that is not public can name a path, a host or a key file: then the client gets only the names of the
+    `tables`, and a warning tells the owner the rest.
     """
     if error.public is not None:
-        return {"error": error.public, "hint": error.hint, "code": STATES.get(error.code, NOT_PUBLIC)}
+        code = STATES.get(error.code, NOT_PUBLIC)
+        return {"error": error.public, "hint": error.hint, "code": code, "at": error.at}
     names = ", ".join(map(repr, tables))
     text = f"{'table' if len(tables) == 1 else 'tables'} {names}".strip() + " cannot be read now"
     warnings.warn(f"{text}: {error.message}" + (f" ({error.hint})" if error.hint else ""), CleaveWarning, stacklevel=2)
