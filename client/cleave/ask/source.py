@@ -134,7 +134,7 @@ class Source(Protocol):
 
     def stop_job(self, plan: AnswerPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
-        raise UsageError("--job works only over stored tables", hint="leave --job out")
+        raise UsageError("--job works only over stored tables", hint="leave --job out", name="--job")
 
     def stop(self) -> None:
         """Make the work of another thread here fail soon. Repeat the call until it has."""

@@ -189,11 +189,11 @@ def _ridge(ridge: Ridge) -> fmpq:
     try:
         number = given_number(ridge, _RIDGE_DIGITS)
     except ValueError:
-        raise UsageError("ridge is a number, 0 or more") from None
+        raise UsageError("ridge is a number, 0 or more", name="--ridge") from None
     if number is None:
-        raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}")
+        raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}", name="--ridge")
     if number < 0:
-        raise UsageError("ridge is a number, 0 or more")
+        raise UsageError("ridge is a number, 0 or more", name="--ridge")
     return rational(number)
 
 

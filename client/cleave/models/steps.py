@@ -73,16 +73,17 @@ def _width(width: Width | None, time: Column) -> Fraction | None:
     try:
         found = given_number(width, MOST_DIGITS)
     except ValueError:
-        raise UsageError("the width of the steps is a number above 0") from None
+        raise UsageError("the width of the steps is a number above 0", name="--width") from None
     if found is None:
-        raise UsageError(f"the width of the steps is between 1e-{MOST_DIGITS} and 1e{MOST_DIGITS}")
+        raise UsageError(f"the width of the steps is between 1e-{MOST_DIGITS} and 1e{MOST_DIGITS}", name="--width")
     if found <= 0:
-        raise UsageError("the width of the steps is a number above 0")
+        raise UsageError("the width of the steps is a number above 0", name="--width")
     digits = decimals_of(time.type) or 0
     if found * 10**digits % 1:
         raise UsageError(
             f"the width of the steps has more decimals than the times {time.name!r} ({time.type})",
             hint="use a width with as many decimals, or a whole number",
+            name="--width",
         )
     return found
 
