@@ -194,6 +194,9 @@ def test_the_plan_that_was_described_is_what_runs(
                 assert answer.usage.min_group == (least or None), sql
                 outputs = plan.cut.cut.outputs if isinstance(plan.cut, JoinPlan) else plan.outputs
                 assert [each.source for each in answer.result.columns] == [each.source for each in outputs], sql
+                if least and plan.cut.counting and plan.cut.counting.entity:
+                    fates = {each.name: each.fate for each in description.columns}
+                    assert not fates["patient"].startswith("not read"), sql
                 if description.ways:
                     assert description.ways[0].name == plan.name, sql
                 counted = plan.cut.counting

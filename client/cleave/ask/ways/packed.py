@@ -59,6 +59,7 @@ class Packed:
         cut = self.cut
         read = {name for argument in cut.arguments for name in argument.columns}
         here = {name for each in cut.local for name in each.columns}
+        here |= {*(cut.counting.columns if cut.counting else ())}
         encrypted = Counter[str]()
         for packed, size in zip(self._columns.names, self._bytes(), strict=True):
             for number in packed.arguments:
