@@ -1,4 +1,4 @@
-"""No combination of all numbers ever released is about fewer people than --min-cell, whatever happens to the table.
+"""Rule R8: no combination of all numbers ever released is about fewer people than --min-cell, whatever happens.
 
 `tests.store.lives` makes lives of tables and reads all numbers, `tests.solver` looks for combinations; neither knows a
 rule of releases.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cleave.ask.question import Options
-from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
+from cleave.disclosure.askable import G1, ONE_TABLE, Askable, is_bare, refused
 from cleave.logins.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
@@ -80,7 +80,7 @@ def _without_rows(
         return session.plan(statement, _least(rights.min_group)), ""
     tables = [each for each in map(session.asked_by, names) if each is not None]
     if len(tables) != 1 or len(names) != 1:
-        raise refused(G2)
+        raise refused(ONE_TABLE)
     (name,), (table,) = names, tables
     privacy = table.schema.privacy
     askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)

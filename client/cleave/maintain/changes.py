@@ -307,7 +307,7 @@ def _checked_update(manifest: Manifest, values: Mapping[str, str], where: str) -
         )
     if people := [each.name for each in new.columns if each.name in schema.privacy.entity]:
         raise InputError(
-            f"column {people[0]!r} names whom a row is about: its values stay",
+            f"column {people[0]!r} names whom a row is about: its values stay (rule P1)",
             hint=f"delete the rows, and append them with other values{twice}",
         )
     return condition, new

@@ -258,7 +258,8 @@ class _Steps:
         without = ", or without one, " if self._by and self._by.nullable else " "
         where = f"in a group of {self._by.name!r}{without}" if self._by else ""
         raise QueryRefused(
-            f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it",
+            f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it "
+            "(rules P2 and P3)",
             hint="use coarser groups, or none" if self._by else "a curve needs more people",
         )
 
@@ -286,7 +287,8 @@ class _Steps:
         groups = self._sums.missing(tests, [tuple(range(len(tests)))], [True] * len(tests), ())
         if groups is None:
             raise QueryRefused(
-                f"fewer than {self._sums.min_group} {self._sums.people} lack a time, event or group, or some of these",
+                f"fewer than {self._sums.min_group} {self._sums.people} lack a time, event or group, or some of "
+                "these (rule A1)",
                 hint=f"use columns without missing values instead of some of {', '.join(c.name for c in nullable)}",
             )
         return sum(each.rows for each in groups if any(each.keys))

@@ -233,7 +233,7 @@ class ModelSums:
         The sums of a model are over rows with a value in each of its columns, and those of a model with fewer columns
         are over more rows. Both together tell of the rows between. So in each group of each set of `keys`, the rows
         with one pattern of NULLs, over the columns and all keys that are `nullable`, must be none or enough. Columns
-        join in the schema's order (rule A1 of disclosure). The last keys of a group say which keys are NULL. A release
+        join in the schema's order (rule A1). The last keys of a group say which keys are NULL. A release
         has only parts in which its columns have joined.
         """
         if not self.min_group or self.released or not (columns or any(nullable)):
