@@ -21,7 +21,7 @@ from tests.store.noising import NoisyReleases, made
 from tests.store.test_release_faults import stopped
 
 # writes from one kill to the next; a quick kill is at write 2, before the commit, and at 5, after it
-STEPS = pytest.mark.parametrize("step", sampled(3, 1, 1))
+STEPS = pytest.mark.parametrize("step", sampled(3, 2, 1))
 MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
