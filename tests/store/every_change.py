@@ -534,5 +534,5 @@ CHANGES = [
 ]
 EVERY_CHANGE = pytest.mark.parametrize(
     "change",
-    [pytest.param(each, id=each.name, marks=pytest.mark.slow if at % 6 else ()) for at, each in enumerate(CHANGES)],
+    [pytest.param(each, id=each.name, marks=pytest.mark.slow if at % 8 else ()) for at, each in enumerate(CHANGES)],
 )

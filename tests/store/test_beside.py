@@ -327,7 +327,7 @@ def allowed(command: Command, change: Command) -> set[str]:
     return set(OUTCOMES[command.name][change.name])
 
 
-@pytest.mark.sampled(len(PAIRS))
+@pytest.mark.slow  # `test_of_two_writers_both_change_the_table` is quick
 @pytest.mark.parametrize(
     ("command", "change"),
     [(NAMED[command], NAMED[change]) for command, change in PAIRS],

@@ -244,6 +244,7 @@ EVERY_COMMAND = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow  # `test_what_replaces_rows_leaves_nothing_of_them` finds some, quick
 def test_the_search_finds_what_is_sealed(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is found in what was sealed, which needs no key, is found under the owner's keys too."""
     made = Sealing(monkeypatch)
@@ -282,6 +283,7 @@ def test_a_delete_leaves_nothing(tmp_path: Path, key_file: Path) -> None:
     assert place.left(WORDS.values()) == {}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", ["upsert", "update"])
 def test_what_replaces_rows_leaves_nothing_of_them(tmp_path: Path, key_file: Path, change: str) -> None:
     """But their key, which the new ones have. What others had in their hands goes when it is a day old."""

@@ -320,6 +320,7 @@ def opens(work: Callable[[], object]) -> bool:
     return True
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change",
     [

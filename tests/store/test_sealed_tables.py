@@ -142,7 +142,7 @@ def bytes_of(session: Session, where: str, options: Options | None = None) -> in
     return described.sensitive.bytes_down
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("by", [("p", "g"), ("g", "p")])
 def test_only_plain_by_columns_choose_ranges(tmp_path: Path, key: OwnerKey, key_file: Path, by: Sequence[str]) -> None:
     place = Place(tmp_path / "place", key)
