@@ -88,7 +88,7 @@ CREATE TABLE wards AS FROM (VALUES ('A', 10), ('B', 20)) AS wards(ward, beds);
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, 2)
 def test_a_local_answer_is_duckdbs(named: tuple[str, Session], query: str) -> None:
     name, session = named
     sql = query.format(t=f'"{name}"')

@@ -520,7 +520,7 @@ def lives(stage: Stage, seed: int, steps: int) -> None:
 
 
 def test_a_life_of_a_table_is_answered_as_duckdb_answers(stage: Stage) -> None:
-    lives(stage, 1, STEPS // 2)
+    lives(stage, 1, STEPS // 3)
 
 
 @pytest.mark.slow  # the life above is quick

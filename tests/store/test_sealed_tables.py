@@ -116,7 +116,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("step", sampled(2, 1, 1))
+@pytest.mark.parametrize("step", sampled(4, 2, 1))
 def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
     tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -142,7 +142,7 @@ def bytes_of(session: Session, where: str, options: Options = DEFAULTS) -> int:
     return described.sensitive.bytes_down
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("by", [("p", "g"), ("g", "p")])
 def test_only_plain_by_columns_choose_ranges(tmp_path: Path, key: OwnerKey, key_file: Path, by: Sequence[str]) -> None:
     place = Place(tmp_path / "place", key)
