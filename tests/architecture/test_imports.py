@@ -66,7 +66,7 @@ ROOMS = {
 # from floors below its own.
 FLOORS = {
     "cleave.ask": (
-        "config joining pointing question",
+        "config joining pointing question threshold",
         "options way",
         "owners plan services",
         "describe reader",

@@ -67,7 +67,7 @@ class Raw:
 def test_a_name_that_is_no_users_has_a_salt_that_stays(gateway: Gateway) -> None:
     """And as many iterations as one that is."""
     seen: dict[str, set[bytes]] = {}
-    for user in ("owner", "nobody", "somebody") * 2:
+    for user in ("careful", "nobody", "somebody") * 2:
         raw = Raw(gateway)
         raw.startup(user)
         assert raw.read() == (b"R", b"\0\0\0\x0aSCRAM-SHA-256\0\0")

@@ -113,6 +113,7 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> None:
     if change == "collect":  # the owner confirms that readers read contributors' rows

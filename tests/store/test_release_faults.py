@@ -35,7 +35,7 @@ from tests.store.releasing import Releases, rows
 
 COUNT = "SELECT COUNT(*) FROM trial"
 # writes from one kill to the next; the quick kill, at write 5, is between the commit and the analysts' heads
-STEPS = pytest.mark.parametrize("step", sampled(10, 1, 1))
+STEPS = pytest.mark.parametrize("step", sampled(10, 3, 1))
 # killed once a write is made, a store holds the same as killed before the next
 MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
 BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of them
@@ -143,7 +143,7 @@ def test_an_older_release_takes_the_place_of_no_newer_one(world: Releases) -> No
     assert rows_shown(world, "carol") == AFTER + 5
 
 
-@pytest.mark.parametrize("step", sampled(4, 1, 1))
+@pytest.mark.parametrize("step", sampled(4, 2, 1))
 def test_a_full_disk_loses_nothing(world: Releases, tmp_path: Path, step: int) -> None:
     class Full(Failing):
         def _change(self, change: Callable[[], object]) -> object:
@@ -320,6 +320,7 @@ def opens(work: Callable[[], object]) -> bool:
     return True
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change",
     [
