@@ -15,7 +15,8 @@ import pytest
 import cleave
 from cleave.ask.config import config_folder
 from cleave.logins.users import write_user
-from cleave.maintain.noise import noise_of
+from cleave.maintain.releases import choices_of
+from cleave.releases.noisy_choices import NoisyChoices
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.cli.test_contributors import Parties
@@ -139,7 +140,7 @@ def test_python_gets_facts_and_names_gateway_users(
     assert "| bill.sum | bill within 0.00..3,000.00 | 3,000.00 | 0.1875 |" in page
     facts = cleave.release("patients", epsilon=0.25, **how, **place)
     assert isinstance(facts, cleave.NoisyReleaseFacts)
-    assert (facts.epsilon, facts.spent, facts.budget, facts.cells, facts.draws) == ("0.25", "1.25", None, 1, True)
+    assert (facts.epsilon, facts.spent, facts.budget, facts.cells, facts.publishes) == ("0.25", "1.25", None, 1, True)
     assert any("without noise: alice, erin" in each for each in said)
     parties.at("carol")
     known = facts.fingerprint
@@ -164,12 +165,12 @@ def test_python_gets_facts_and_names_gateway_users(
 )
 def test_python_refuses_arguments_of_other_types(how: dict[str, Any], message: str) -> None:
     with pytest.raises(cleave.InputError, match=message):
-        noise_of(releasing(**how))
+        choices_of(releasing(**how))
 
 
 def test_python_takes_booleans_as_bounds_and_one_text() -> None:
-    noise = noise_of(releasing(clamp={"smoker": (False, True)}, values="ward=A,B"))
-    assert noise is not None
+    noise = choices_of(releasing(clamp={"smoker": (False, True)}, values="ward=A,B"))
+    assert isinstance(noise, NoisyChoices)
     assert (noise.clamps, noise.values) == ({"smoker": ("0", "1")}, {"ward": ["A", "B"]})
 
 
