@@ -13,7 +13,9 @@ from cleave.releases.kind import made as made_of
 from cleave.releases.noisy import NoisyReleaseFacts
 from cleave.releases.noisy_totals import NoisyTotals
 from cleave.releases.releases import drafted, release, revoke
+from cleave.store import put as putting
 from cleave.store.dropping import drop
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
 from tests.store.contributing import kept_as
@@ -151,3 +153,23 @@ def test_what_is_sealed_again_after_other_changes_is_what_was_drawn(world: Noisy
     assert world.spent() == 1_000_000, "a record of the log spends nothing"
     assert not released(world).publishes
     assert world.drawn("carol") == drawn
+
+
+def test_a_retry_publishes_what_was_committed_whatever_others_added_since(world: NoisyReleases, tmp_path: Path) -> None:
+    """Killed after the commit, before all analysts can read it; then rows are appended."""
+    retried = 0
+    for at in range(100):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables, copy=copy: released(copy, tables.stores), at, made=True):
+            break
+        if not copy.spent() or read(copy, "dave") is not None:
+            continue
+        with copy.table(made(20, start=500)) as table:
+            putting.append(copy.tables()[0], table, copy.name, Silent())
+        facts = released(copy)
+        assert (facts.publishes, facts.spent) == (False, "1")
+        assert read(copy, "dave") == read(copy, "carol") is not None
+        retried += 1
+        with pytest.raises(InputError, match="has spent epsilon 1"):
+            released(copy)
+    assert retried
