@@ -43,8 +43,9 @@ from cleave.maintain.rotate import rotate
 from cleave.maintain.show import show
 from cleave.maintain.tables import log, ls
 from cleave.models.linear import LinearModel
-from cleave.releases.noising import NoisyReleaseFacts
-from cleave.releases.releases import ReleaseFacts
+from cleave.releases.exact import ExactReleaseFacts
+from cleave.releases.kind import ReleaseFacts
+from cleave.releases.noisy import NoisyReleaseFacts
 from cleave.table.schema import Column, Schema, load_schema
 from cleave_shared.errors import (
     CheckFailed,
@@ -81,6 +82,7 @@ __all__ = [
     "Date",
     "DateFromTicks",
     "Error",
+    "ExactReleaseFacts",
     "InputError",
     "IntegrityError",
     "InterfaceError",

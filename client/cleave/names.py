@@ -87,8 +87,9 @@ _MORE: Final = {
     "cleave.maintain.put": "append",
     "cleave.maintain.readers": "ReaderFacts",
     "cleave.models.linear": "LinearModel",
-    "cleave.releases.noising": "NoisyReleaseFacts",
-    "cleave.releases.releases": "ReleaseFacts",
+    "cleave.releases.exact": "ExactReleaseFacts",
+    "cleave.releases.kind": "ReleaseFacts",
+    "cleave.releases.noisy": "NoisyReleaseFacts",
     "cleave.table.schema": "Column Schema load_schema",
     "cleave_shared.errors": "CheckFailed CleaveError CleaveWarning InputError KeyFileError QueryRefused "
     "ServiceError Undecided",

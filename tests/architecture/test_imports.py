@@ -47,7 +47,7 @@ ROOMS = {
     "logins": {"ckks", "files", "table"},
     "shown": {"ask", "finish", "sql", "table", "text"},
     "maintain": {
-        *("ask", "ckks", "contributions", "disclosure", "files", "formats", "logins", "objects", "releases", "share"),
+        *("ask", "ckks", "contributions", "files", "formats", "logins", "objects", "releases", "share"),
         *("sql", "store", "sums", "table", "text"),
     },
     "models": {"aggregates", "ask", "finish", "sql", "table", "text"},

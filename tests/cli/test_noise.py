@@ -15,14 +15,17 @@ import pytest
 import cleave
 from cleave.ask.config import config_folder
 from cleave.logins.users import write_user
-from cleave.maintain.noise import noise_of
+from cleave.maintain.releases import choices_of
+from cleave.releases.noisy_choices import NoisyChoices
 from tests.cli.prepared import Prepared
 from tests.cli.runner import Cli
 from tests.cli.test_contributors import Parties
+from tests.comparing import compared
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "noise.md").read_text()
 STORE = ("--store", "../store", "--key", "key.json")
+PLACE: dict[str, Any] = {"store": "../store", "key": "key.json"}
 NOISE = ("--epsilon", "0.5", "--most-rows", "1", "--clamp", "bill=0..3000")
 SQL = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bill FROM patients GROUP BY ward ORDER BY ward"
 
@@ -76,6 +79,61 @@ def test_an_owner_sees_what_is_spent(parties: Parties) -> None:
     assert [each["source"] for each in answer["columns"]] == ["key", "noisy", "noisy"]
     assert "95% interval of the noise" in answer["trust"]
     assert "selected_rows" not in answer["plan"]
+
+
+def test_spending_again_and_exact_releases_of_a_dropped_table_are_confirmed(parties: Parties) -> None:
+    """From the command line and Python."""
+    west = parties.at("west")
+    values = ("--values", "ward=Cardiology,Geriatrics,Maternity,Oncology,Paediatrics,Surgery")
+    noise = (*NOISE, "--clamp", "age=0..100", *values)
+    told = west.fails(3, "release", "new", "patients", *noise, *STORE)
+    assert "has spent epsilon 1: this release has other choices" in told
+    assert "spends 0.5 more, 1.5 in all" in told
+    assert "confirm with --yes (yes=True in Python)" in told
+    assert "spent epsilon 1\n" in west.run("release", "ls", "patients", *STORE).stdout
+    done = west.run("release", "new", "patients", *noise, "--yes", *STORE)
+    assert "confirmed: table 'patients' has spent epsilon 1" in done.stderr
+
+    place: dict[str, Any] = {"store": "../store", "key": "key.json", "say": lambda _: None}
+    cleave.put(patients := "patients.csv", "second", by="ward", entity="email", **place)
+    carol = compared(Path("../carol/carol.pem.pub"))
+    assert isinstance(cleave.release("second", to=carol, **place), cleave.ExactReleaseFacts)
+    cleave.drop("second", **place)
+    cleave.put(patients, "second", by="ward", entity="email", **place)
+    told = west.fails(3, "release", "new", "second", "--to", carol, *NOISE, *STORE)
+    assert "was dropped, and had exact releases" in told
+    how: dict[str, Any] = {"to": carol, "epsilon": 1, "most_rows": 1, **place}
+    with pytest.raises(cleave.InputError, match="was dropped, and had exact releases"):
+        cleave.release("second", **how)
+    facts = cleave.release("second", yes=True, **how)
+    assert isinstance(facts, cleave.NoisyReleaseFacts)
+    assert [each for each in facts.confirmed if "the promise of the noisy one is void" in each]
+    again = west.run("release", "new", "second", "--epsilon", "1", "--most-rows", "1", *STORE)
+    assert "drawn: nothing new" in again.stderr
+
+
+def test_readers_are_named_who_get_rows(parties: Parties) -> None:
+    west = parties.at("west")
+    west.run("reader", "new", "erin.json", "--no-passphrase")
+    erin = cleave.add_reader("patients", to=compared(Path("erin.json.pub")), columns="ward,bill", yes=True, **PLACE)
+    assert erin.name == "erin"
+    words = ("release", "new", "patients", "--to", "../carol/carol.pem.pub")
+    done = west.run(*words, *STORE)
+    assert "readers get rows of patients: erin (ward, bill)" in done.stderr
+    page = west.run(*words, *NOISE, "--dry-run", "--yes", *STORE)
+    assert "readers get rows of patients: erin (ward, bill)" in page.stderr
+    assert "- readers get rows: erin (ward, bill)" in page.stdout
+    said: list[str] = []
+    cleave.release("patients", to="../carol/carol.pem.pub", **PLACE, say=said.append)
+    assert "readers get rows of patients: erin (ward, bill)" in said
+
+
+def test_help_groups_options_by_kind(cli: Cli) -> None:
+    shown = cli.run("release", "new", "--help").stdout
+    exact, noisy = shown.index("Exact releases:"), shown.index("Noisy releases:")
+    places = [shown.rindex(each) for each in ("--min-cell N", "--new-lineage", "--epsilon E", "--squares", "--again")]
+    assert [exact < each < noisy for each in places] == [True, True, False, False, False]
+    assert all(noisy < each for each in places[2:])
 
 
 def test_a_page_of_another_release_is_refused(parties: Parties) -> None:
@@ -139,7 +197,7 @@ def test_python_gets_facts_and_names_gateway_users(
     assert "| bill.sum | bill within 0.00..3,000.00 | 3,000.00 | 0.1875 |" in page
     facts = cleave.release("patients", epsilon=0.25, **how, **place)
     assert isinstance(facts, cleave.NoisyReleaseFacts)
-    assert (facts.epsilon, facts.spent, facts.budget, facts.cells, facts.draws) == ("0.25", "1.25", None, 1, True)
+    assert (facts.epsilon, facts.spent, facts.budget, facts.cells, facts.publishes) == ("0.25", "1.25", None, 1, True)
     assert any("without noise: alice, erin" in each for each in said)
     parties.at("carol")
     known = facts.fingerprint
@@ -164,12 +222,12 @@ def test_python_gets_facts_and_names_gateway_users(
 )
 def test_python_refuses_arguments_of_other_types(how: dict[str, Any], message: str) -> None:
     with pytest.raises(cleave.InputError, match=message):
-        noise_of(releasing(**how))
+        choices_of(releasing(**how))
 
 
 def test_python_takes_booleans_as_bounds_and_one_text() -> None:
-    noise = noise_of(releasing(clamp={"smoker": (False, True)}, values="ward=A,B"))
-    assert noise is not None
+    noise = choices_of(releasing(clamp={"smoker": (False, True)}, values="ward=A,B"))
+    assert isinstance(noise, NoisyChoices)
     assert (noise.clamps, noise.values) == ({"smoker": ("0", "1")}, {"ward": ["A", "B"]})
 
 

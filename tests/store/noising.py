@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cleave.releases import noising
-from cleave.releases.noising import NoisyReleaseFacts
-from cleave.releases.noisy import NoisyTotals
-from cleave.releases.noisy_draft import Noise, NoisyDraft, drafted
+from cleave.releases.kind import made as released
+from cleave.releases.noisy import NoisyDraft, NoisyReleaseFacts
+from cleave.releases.noisy_choices import NoisyChoices
+from cleave.releases.noisy_totals import NoisyTotals
+from cleave.releases.releases import drafted
 from tests.store.releasing import Releases
 
 SCHEMA = """
@@ -67,17 +68,21 @@ class NoisyReleases(Releases):
     def begin(self) -> None:
         self.put(made())
 
-    def noise(self, epsilon: float = 1.0, most_rows: int = 3, **how: Any) -> Noise:
-        """`how`: further members of Noise."""
+    def noise(self, epsilon: float = 1.0, most_rows: int = 3, **how: Any) -> NoisyChoices:
+        """`how`: further members of NoisyChoices."""
         given = {"clamps": CLAMPS, "values": {}, "split": {}, **how}
-        return Noise(round(epsilon * 1_000_000), most_rows, **given)
+        return NoisyChoices(round(epsilon * 1_000_000), most_rows, **given)
 
     def draft(self, *names: str, yes: bool = False, **how: Any) -> NoisyDraft:
         analysts = {name: self.public_of(name) for name in names}
-        return drafted(self.tables()[0], self.name, analysts, self.noise(**how), yes=yes)
+        draft = drafted(self.tables()[0], self.name, analysts, self.noise(**how), yes=yes)
+        assert isinstance(draft, NoisyDraft)
+        return draft
 
     def draw(self, *names: str, yes: bool = False, **how: Any) -> NoisyReleaseFacts:
-        return noising.release(self.draft(*names, yes=yes, **how))
+        facts = released(self.draft(*names, yes=yes, **how))
+        assert isinstance(facts, NoisyReleaseFacts)
+        return facts
 
     def drawn(self, name: str) -> NoisyTotals:
         totals = self.totals(name)

@@ -12,8 +12,11 @@ from cleave.ask.question import Answer
 from cleave.ask.released import ReleaseSource
 from cleave.ask.session import Session
 from cleave.ckks.public_key import PublicKey, public_side
+from cleave.releases.exact import ExactChoices, ExactReleaseFacts
+from cleave.releases.exact_totals import ExactTotals
+from cleave.releases.kind import ReleaseFacts
 from cleave.releases.release import ReleasedTotals
-from cleave.releases.releases import ReleaseFacts, release, revoke
+from cleave.releases.releases import release, revoke
 from cleave.store.identity import Identity, create_identity, read_identity
 from cleave.store.seen_versions import SeenVersions
 from tests.store.contributing import World
@@ -48,9 +51,14 @@ class Releases(World):
     def public_of(self, name: str) -> PublicKey:
         return public_side(self.analyst(name))
 
-    def release(self, *names: str, least: int | None = LEAST, **how: Any) -> ReleaseFacts:
-        """`how`: new_lineage, yes, page."""
-        return release(self.tables()[0], self.name, {name: self.public_of(name) for name in names}, least, **how)
+    def release(
+        self, *names: str, least: int | None = LEAST, new_lineage: bool = False, yes: bool = False
+    ) -> ExactReleaseFacts:
+        analysts = {name: self.public_of(name) for name in names}
+        choices = ExactChoices(least, new_lineage=new_lineage)
+        facts = release(self.tables()[0], self.name, analysts, choices, yes=yes)
+        assert isinstance(facts, ExactReleaseFacts)
+        return facts
 
     def revoke(self, name: str) -> ReleaseFacts | None:
         return revoke(self.tables()[0], self.name, name)
@@ -73,15 +81,17 @@ class Releases(World):
         """Cells of the release that the analyst reads, and their rows."""
         shown: dict[tuple[Any, ...], int] = {}
         totals = self.totals(name)
+        assert isinstance(totals, ExactTotals)
         for key, count in zip(totals.keys, totals.rows, strict=True):
             shown[key] = shown.get(key, 0) + count
         return shown
 
     def totals(self, name: str) -> ReleasedTotals:
         source = self.source(name)
-        totals = source._release(self.name).totals
+        totals: Any = source._release(self.name)
         source.close()
-        return totals
+        assert isinstance(totals.totals, ReleasedTotals)
+        return totals.totals
 
 
 @cache

@@ -11,8 +11,9 @@ from cleave.contributions import contribute
 from cleave.maintain.alter import Alteration
 from cleave.maintain.alter import alter_columns as alter
 from cleave.maintain.changes import update_rows as update
-from cleave.releases.noisy_draft import _texts
-from cleave.releases.release import MOST_TOTALS, ReleasedTotals
+from cleave.releases.exact_totals import ExactTotals
+from cleave.releases.noisy_plan import _texts
+from cleave.releases.release import MOST_TOTALS
 from cleave.store import put as putting
 from cleave.store.by import propose
 from cleave.store.cells import longest_in, longest_texts
@@ -152,11 +153,11 @@ def test_padding_is_bounded_before_it_is_done(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_release_that_no_analyst_would_read_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    totals = ReleasedTotals(
+    totals = ExactTotals(
         table="t", schema_toml="", by=("k",), measures=(), people=False, times=(), keys=(("x" * 900,),) * 9
     )
     size = len(totals.dump())
     assert size == padded(size) < MOST_TOTALS
-    monkeypatch.setattr("cleave.releases.release.MOST_TOTALS", size - 1)
+    monkeypatch.setattr("cleave.releases.exact_totals.MOST_TOTALS", size - 1)
     with pytest.raises(CleaveError, match="the release of 9 parts would take more than"):
         totals.dump()

@@ -9,11 +9,13 @@ import pytest
 
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from cleave.releases import noising
-from cleave.releases.noisy import NoisyTotals
-from cleave.releases.noisy_draft import drafted
-from cleave.releases.releases import release, revoke
+from cleave.releases.kind import made as made_of
+from cleave.releases.noisy import NoisyReleaseFacts
+from cleave.releases.noisy_totals import NoisyTotals
+from cleave.releases.releases import drafted, release, revoke
+from cleave.store import put as putting
 from cleave.store.dropping import drop
+from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
 from tests.store.contributing import copied_for_each
@@ -28,9 +30,11 @@ MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.m
 world = copied_for_each(NoisyReleases.begin, NoisyReleases)
 
 
-def released(world: NoisyReleases, stores: Stores | None = None) -> noising.NoisyReleaseFacts:
+def released(world: NoisyReleases, stores: Stores | None = None) -> NoisyReleaseFacts:
     analysts = {name: world.public_of(name) for name in ("carol", "dave")}
-    return noising.release(drafted(world.tables(stores)[0], world.name, analysts, world.noise()))
+    facts = made_of(drafted(world.tables(stores)[0], world.name, analysts, world.noise()))
+    assert isinstance(facts, NoisyReleaseFacts)
+    return facts
 
 
 def read(world: NoisyReleases, name: str) -> NoisyTotals | None:
@@ -55,7 +59,7 @@ def test_a_release_that_is_killed_publishes_once_and_spends_once(
         seen = [each for each in (read(copy, "carol"), read(copy, "dave")) if each is not None]
         assert before == 1_000_000 or not seen, "what is published is paid"
         facts = released(copy)
-        assert facts.draws == (not before)
+        assert facts.publishes == (not before)
         assert copy.spent() == 1_000_000
         drawn = read(copy, "carol")
         assert drawn is not None
@@ -116,7 +120,7 @@ def test_of_two_releases_at_once_one_is_refused_and_spends_nothing(world: NoisyR
 
     draft.tables.commit = second  # type: ignore[method-assign]
     with pytest.raises(ConflictError):
-        noising.release(draft)
+        made_of(draft)
     assert world.spent() == 500_000
 
 
@@ -141,8 +145,29 @@ def test_what_is_sealed_again_after_other_changes_is_what_was_drawn(world: Noisy
     opened = world.open()
     newest = opened.manifest.release
     assert newest is not None
-    assert newest.drawn == opened.manifest.version
+    assert newest.noisy is not None
+    assert newest.noisy.drawn == opened.manifest.version
     world.tables()[0].record(opened, "queries", 0)
     assert world.spent() == 1_000_000, "a record of the log spends nothing"
-    assert not released(world).draws
+    assert not released(world).publishes
     assert world.drawn("carol") == drawn
+
+
+def test_a_retry_publishes_what_was_committed_whatever_others_added_since(world: NoisyReleases, tmp_path: Path) -> None:
+    """Killed after the commit, before all analysts can read it; then rows are appended."""
+    retried = 0
+    for at in range(100):
+        copy = world.copy(tmp_path / f"killed {at}")
+        if not stopped(copy, lambda tables, copy=copy: released(copy, tables.stores), at, made=True):
+            break
+        if not copy.spent() or read(copy, "dave") is not None:
+            continue
+        with copy.table(made(20, start=500)) as table:
+            putting.append(copy.tables()[0], table, copy.name, Silent())
+        facts = released(copy)
+        assert (facts.publishes, facts.spent) == (False, "1")
+        assert read(copy, "dave") == read(copy, "carol") is not None
+        retried += 1
+        with pytest.raises(InputError, match="has spent epsilon 1"):
+            released(copy)
+    assert retried

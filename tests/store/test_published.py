@@ -20,8 +20,9 @@ from cleave.maintain.changes import delete_rows as delete
 from cleave.maintain.changes import update_rows as update
 from cleave.maintain.pull import find_damage as verify
 from cleave.maintain.rotate import move_table as rotate
-from cleave.releases.drafting import drafted
-from cleave.releases.page import is_signed_from, page_of
+from cleave.releases.exact import ExactDraft
+from cleave.releases.page import is_page_of, page_of
+from cleave.releases.releases import drafted
 from cleave.store import put as putting
 from cleave.store.compacting import compact
 from cleave.store.manifest import MARK
@@ -112,8 +113,9 @@ def test_a_release_reads_no_segment_that_is_wholly_published(world: Keyed) -> No
     world.release()
     world.append(rows([A] * 5, 20))
     draft = drafted(world.tables()[0], world.name, {})
-    assert [each.segment.rows for each in draft.read] == [5]
-    assert [(each.key, each.rows) for each in draft.parts] == [(A, 5)]
+    assert isinstance(draft, ExactDraft)
+    assert [each.segment.rows for each in draft.found.read] == [5]
+    assert [(each.key, each.rows) for each in draft.found.parts] == [(A, 5)]
 
 
 CHANGES: dict[str, Callable[[Tables, Keyed], object]] = {
@@ -179,8 +181,8 @@ def test_no_value_breaks_the_lines_of_a_page(world: Keyed) -> None:
     draft = drafted(world.tables()[0], world.name, {})
     page = page_of(draft)
     assert [line[:12] for line in page.splitlines() if "Approved by" in line] == ["- ward = x\\n", "Approved by:"]
-    assert is_signed_from(page.rstrip() + " J. Doe", page_of(draft))
-    assert not is_signed_from(page.replace("ward = C, sex = f: 5 rows", "ward = C, sex = f: 50 rows"), page_of(draft))
+    assert is_page_of(draft, page.rstrip() + " J. Doe")
+    assert not is_page_of(draft, page.replace("ward = C, sex = f: 5 rows", "ward = C, sex = f: 50 rows"))
 
 
 def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:

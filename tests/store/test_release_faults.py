@@ -17,10 +17,11 @@ from cleave.ckks.owner_key import box_keys
 from cleave.ckks.public_key import open_sealed, public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError, StoreError
-from cleave.releases import releases
+from cleave.releases import exact, parts
+from cleave.releases.exact_totals import ExactTotals
 from cleave.releases.publishing import publish
-from cleave.releases.release import ReleasedTotals, ReleaseHead, open_totals
-from cleave.releases.releases import release, revoke
+from cleave.releases.release import ReleaseHead
+from cleave.releases.releases import open_totals, release, revoke
 from cleave.share.addressed import read_head
 from cleave.store import put as putting
 from cleave.store.compacting import compact
@@ -341,17 +342,17 @@ def test_a_release_with_measures_of_another_schema_is_refused(
     world: Releases, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     """Its owner is hostile: it is signed and sealed as it should be."""
-    real = releases.released_totals
+    real = parts.released_totals
 
-    def made(*given: Any) -> ReleasedTotals:
+    def made(*given: Any) -> ExactTotals:
         totals = real(*given)
         if "by" in change:
             return totals.model_copy(update=change)
         first, *rest = totals.measures
         return totals.model_copy(update={"measures": (*rest[:1], first.model_copy(update=change), *rest[1:])})
 
-    monkeypatch.setattr(releases, "released_totals", made)
-    monkeypatch.setattr(ReleasedTotals, "dump", lambda totals: totals.model_dump_json().encode())
+    monkeypatch.setattr(exact, "released_totals", made)
+    monkeypatch.setattr(ExactTotals, "dump", lambda totals: totals.model_dump_json().encode())
     world.release()
     for sql in (
         COUNT,

@@ -27,6 +27,7 @@ from cleave.maintain.changes import update_rows as update
 from cleave.maintain.derive import derive_expression as derive
 from cleave.objects.locate import Folder, Stores
 from cleave.objects.s3 import Bucket
+from cleave.releases.exact import ExactChoices
 from cleave.releases.releases import release
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of
@@ -436,6 +437,6 @@ def with_columns() -> tuple[Step, ...]:
 
 def with_releases(world: World) -> tuple[Step, ...]:
     def released(_: int, tables: Tables) -> None:
-        release(tables, "trial", {"carol": world.public_of("carol")}, 3)
+        release(tables, "trial", {"carol": world.public_of("carol")}, ExactChoices(3))
 
     return (("release", released, lambda _: same),)

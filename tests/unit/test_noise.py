@@ -21,7 +21,7 @@ from cleave.disclosure.noise import (
     statistics,
     variance,
 )
-from cleave.maintain.noise import _texts
+from cleave.releases.noisy_choices import _texts
 from cleave.table.schema import Schema, dump_schema, read_schema
 from cleave_shared.errors import InputError
 

@@ -50,7 +50,7 @@ class Flag:
 
     `words` spells the option, such as "--key FILE" or "-o, --output FILE"; it is empty for an argument that only Python
     has. `takes` is the type that the value is parsed as. Help lists `advanced` options last, because few users need
-    them.
+    them. `kind`: of the releases that the option is for; "" for all.
     """
 
     default: Any = None
@@ -58,6 +58,7 @@ class Flag:
     help: str = ""
     takes: Any = str
     advanced: bool = False
+    kind: str = ""
 
 
 class Place(TypedDict, total=False):
@@ -212,7 +213,7 @@ class Pulling(Place, total=False):
 
 
 class Releasing(Place, total=False):
-    """How `release` makes a release."""
+    """How `release` makes a release. Options of one kind are refused with those of another."""
 
     to: Annotated[
         "str | Path | Sequence[str | Path] | None",
@@ -220,15 +221,6 @@ class Releasing(Place, total=False):
             None,
             "--to FILE.pub=SHA256:...,...",
             "Public identity files of analysts to add, each with its fingerprint when it is used first.",
-        ),
-    ]
-    min_cell: Annotated[
-        int | None,
-        Flag(
-            None,
-            "--min-cell N",
-            "Minimum people (rows, without an entity) in a part; falls only with --new-lineage. Default: 5.",
-            int,
         ),
     ]
     dry_run: Annotated[bool, Flag(False, "--dry-run", "Write the page of the release, and release nothing.", bool)]
@@ -240,6 +232,25 @@ class Releasing(Place, total=False):
             "Release what this page has, or fail if the table changed. With --dry-run: write it to this new file.",
         ),
     ]
+    yes: Annotated[
+        bool,
+        Flag(
+            False,
+            "--yes",
+            "Confirm what a release is refused for, if that can be confirmed: spending epsilon again, say.",
+            bool,
+        ),
+    ]
+    min_cell: Annotated[
+        int | None,
+        Flag(
+            None,
+            "--min-cell N",
+            "Minimum people (rows, without an entity) in a part; falls only with --new-lineage. Default: 5.",
+            int,
+            kind="exact",
+        ),
+    ]
     new_lineage: Annotated[
         bool,
         Flag(
@@ -247,24 +258,30 @@ class Releasing(Place, total=False):
             "--new-lineage",
             "Release all rows again, also those released before: both can be subtracted. Needs --yes.",
             bool,
-            advanced=True,
+            kind="exact",
         ),
     ]
     epsilon: Annotated[
         str | float | None,
-        Flag(None, "--epsilon E", "Make a noisy release, and spend E: smaller is more private. Needs the extra noise."),
+        Flag(
+            None,
+            "--epsilon E",
+            "Make a noisy release, and spend E: smaller is more private. Needs the extra noise.",
+            kind="noisy",
+        ),
     ]
     most_rows: Annotated[
         int | None,
-        Flag(None, "--most-rows N", "With --epsilon: most rows counted per person, chosen at random.", int),
+        Flag(None, "--most-rows N", "Most rows counted per person, chosen at random.", int, kind="noisy"),
     ]
     clamp: Annotated[
         "Mapping[str, tuple[Any, Any]] | Sequence[str] | None",
         Flag(
             None,
             "--clamp COLUMN=LOW..HIGH",
-            "With --epsilon: column to add up, and the bounds to which its values are moved. Repeatable.",
+            "Column to add up, and the bounds to which its values are moved. Repeatable.",
             list[str],
+            kind="noisy",
         ),
     ]
     values: Annotated[
@@ -272,9 +289,10 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--values COLUMN=A,B,...",
-            "With --epsilon: values of a by column to release, one with a comma in double quotes. Default: those of "
-            "the schema. Repeatable.",
+            "Values of a by column to release, one with a comma in double quotes. Default: those of the schema. "
+            "Repeatable.",
             list[str],
+            kind="noisy",
         ),
     ]
     split: Annotated[
@@ -282,34 +300,23 @@ class Releasing(Place, total=False):
         Flag(
             None,
             "--split NUMBER=SHARE,...",
-            "With --epsilon: shares of it, as in rows=1,bill.sum=3. Default: equal ones.",
+            "Shares of epsilon, as in rows=1,bill.sum=3. Default: equal ones.",
             list[str],
-            advanced=True,
+            kind="noisy",
         ),
     ]
     squares: Annotated[
         bool,
-        Flag(False, "--squares", "With --epsilon: sums of squares too, for VARIANCE and STDDEV.", bool, advanced=True),
+        Flag(False, "--squares", "Sums of squares too, for VARIANCE and STDDEV.", bool, kind="noisy"),
     ]
     again: Annotated[
         bool,
         Flag(
             False,
             "--again",
-            "With --epsilon: draw and spend again, even if the last change was the same release.",
+            "Draw and spend again, even if the last change was the same release.",
             bool,
-            advanced=True,
-        ),
-    ]
-    yes: Annotated[
-        bool,
-        Flag(
-            False,
-            "--yes",
-            "Confirm --new-lineage, a noisy release that lacks what the newest has, or one of the other kind: exact "
-            "beside noisy voids the promise.",
-            bool,
-            advanced=True,
+            kind="noisy",
         ),
     ]
 

@@ -8,9 +8,10 @@ owner, or an older one, is refused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
+from typing import Any, Final
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
 from cleave.ask.owners import Owner, tag_of
@@ -21,13 +22,16 @@ from cleave.ask.versioned import VersionedSource
 from cleave.ask.way import WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.choosing import not_by_totals
-from cleave.ask.ways.noisy import Noisy
-from cleave.ask.ways.release import TOTALS_ALONE, Released
+from cleave.ask.ways.noisy import OpenedNoisy
+from cleave.ask.ways.opened_release import OpenedRelease
+from cleave.ask.ways.release import TOTALS_ALONE, OpenedExact
 from cleave.ckks.public_key import public_side
 from cleave.objects.locate import Stores
 from cleave.objects.storage import NotStoredError, read_twice, require_place
-from cleave.releases.noisy import NoisyTotals
-from cleave.releases.release import MOST_TOTALS, ReleaseHead, open_totals
+from cleave.releases.exact_totals import ExactTotals
+from cleave.releases.noisy_totals import NoisyTotals
+from cleave.releases.release import MOST_TOTALS, ReleasedTotals, ReleaseHead
+from cleave.releases.releases import open_totals
 from cleave.share.addressed import MOST_HEAD, place_of, read_head
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
@@ -42,10 +46,16 @@ from cleave.table.schema import Schema
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
 
 _RENEW = "its owner makes a new one with `cleave release new`"
-AnyRelease = Released | Noisy
 
 
-class ReleaseSource(VersionedSource[AnyRelease]):
+OPENED: Final[Mapping[type[ReleasedTotals], Callable[[ReleaseHead, Any], OpenedRelease]]] = {
+    ExactTotals: OpenedExact,
+    NoisyTotals: OpenedNoisy,
+}
+"""How the totals of each kind are opened, also those of classes derived from these."""
+
+
+class ReleaseSource(VersionedSource[OpenedRelease]):
     """The tables of a store that were released to one analyst."""
 
     has_rows = False
@@ -90,7 +100,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         release = self._held.get(name.lower())
         return release.rows if release else None
 
-    def _release(self, name: str) -> AnyRelease:
+    def _release(self, name: str) -> OpenedRelease:
         """Return the newest release of a table, or the one of the snapshot. Tables other than `name` are read when they
         are named.
         """
@@ -132,18 +142,18 @@ class ReleaseSource(VersionedSource[AnyRelease]):
                 raise not_by_totals(error, release.by, sums.answers, sums.more) from None
         cut = release.shown(cut)
         threshold = Threshold.of(options, {})
-        if threshold.least and isinstance(release, Noisy):
+        if threshold.least and isinstance(release, OpenedNoisy):
             raise QueryRefused("a noisy release shows all groups, and says of none how large it is")
         return AnswerPlan(cut, (release.way(sums, cut),), threshold=threshold)
 
-    def _assumed_of(self, version: AnyRelease) -> str:
+    def _assumed_of(self, version: OpenedRelease) -> str:
         return version.head.release
 
-    def _of(self, plan: AnswerPlan) -> AnyRelease:
+    def _of(self, plan: AnswerPlan) -> OpenedRelease:
         self._require_same(plan)
         return self._held[plan.table.lower()]
 
-    def _newest(self, name: str, held: AnyRelease | None) -> AnyRelease:
+    def _newest(self, name: str, held: OpenedRelease | None) -> OpenedRelease:
         """Return the newest release. Raises InputError if there is none, CheckFailed if it is another owner's or an
         older one.
         """
@@ -163,7 +173,7 @@ class ReleaseSource(VersionedSource[AnyRelease]):
         if totals.table.lower() != name.lower():
             raise CheckFailed("stored", "a release is another table's")
         try:
-            release = Noisy(head, totals) if isinstance(totals, NoisyTotals) else Released(head, totals)
+            release = next(opened for of, opened in OPENED.items() if isinstance(totals, of))(head, totals)
         except ValueError:  # its schema is no TOML, or its measures are not the schema's
             raise _damaged() from None
         self._memory.remember(self._tag("owner", name), head.owner.fingerprint, 1)

@@ -23,8 +23,7 @@ from cleave.text.tabular import table as text_table
 from cleave_shared.errors import KeyFileError, UsageError
 
 if TYPE_CHECKING:
-    from cleave.releases.noising import NoisyReleaseFacts
-    from cleave.releases.releases import ReleaseFacts
+    from cleave.releases.kind import ReleaseFacts
 
 
 def new_analyst(
@@ -117,35 +116,32 @@ def ls(name: Name, place: Place, as_json: Json = False) -> None:
       cleave release ls visits --store s3://bucket/prefix
       cleave release ls visits --store tables --json
     """
+    from cleave.releases.releases import newest_of  # noqa: PLC0415 - as above
     from cleave.share.addressed import public_of  # noqa: PLC0415 - as above
     from cleave.table.privacy import epsilon_text  # noqa: PLC0415 - DuckDB; --help does not need it
 
     with opened(place) as tables:
         table = tables.open(name)
-        release, spent = table.manifest.release, tables.spent(table)
+        kind, spent = newest_of(tables, table), epsilon_text(tables.spent(table))
+    release = kind.newest if kind else None
     analysts = release.analysts if release else ()
     rows = [[each.name, public_of(each).fingerprint, each.added] for each in analysts]
-    noisy = (
-        {"epsilon": epsilon_text(release.epsilon), "spent": epsilon_text(spent)} if release and release.epsilon else {}
-    )
     if as_json:
         facts: dict[str, Any] = {}
-        if release:
-            facts = {"release": release.number, "at": release.at, **noisy}
-        if release and not noisy:
-            facts |= {"min_cell": release.least, "further_parts": release.is_live}
+        if kind and release:
+            facts = {"release": release.number, "at": release.at, **kind.figures}
+        if spent != "0":
+            facts["spent"] = spent
         facts["analysts"] = [dict(zip(("name", "fingerprint", "added"), row, strict=True)) for row in rows]
         console.out(json.dumps(facts))
-    elif not release or not rows:
+        return
+    if not kind or not release or not rows:
         console.out("no analysts")
     else:
         console.out(text_table([Heading("analyst"), Heading("fingerprint"), Heading("added")], rows))
-        what = f"noisy, epsilon {noisy['epsilon']}" if noisy else f"parts of at least {release.least}"
-        console.out(f"release {release.number} of {release.at}: {what}")
-        if not noisy and not release.is_live:
-            console.out("it gets no further parts; `cleave release new --new-lineage --yes` begins again")
-    if spent and not as_json:
-        console.out(f"noisy releases have spent epsilon {epsilon_text(spent)}")
+        console.out(f"release {release.number} of {release.at}: {kind.described}")
+    if spent != "0":
+        console.out(f"noisy releases have spent epsilon {spent}")
 
 
 def revoke(
@@ -171,43 +167,12 @@ def revoke(
         _say(ctx, done)
 
 
-def _say(ctx: typer.Context, done: ReleaseFacts | NoisyReleaseFacts) -> None:
-    from cleave.releases.noising import NoisyReleaseFacts  # noqa: PLC0415 - as above
-
+def _say(ctx: typer.Context, done: ReleaseFacts) -> None:
     names = ", ".join(done.analysts) or "no one"
-    if not isinstance(done, NoisyReleaseFacts) and not done.made:
+    if not done.made:
         ctx.obj.say(f"{done.table}: nothing new to release, so none is made; the newest is:")
     ctx.obj.say(f"{done.table}: release {done.number} for {names}, in {done.place}: {counted(done.cells, 'cell')}")
-    if isinstance(done, NoisyReleaseFacts):
-        _say_noise(ctx, done)
-    else:
-        _say_exact(ctx, done)
+    for line in done.lines():
+        ctx.obj.say(line)
     ctx.obj.say("send the fingerprint to the analysts over another channel than the store")
     console.out(f"fingerprint {done.fingerprint}")
-
-
-def _say_noise(ctx: typer.Context, done: NoisyReleaseFacts) -> None:
-    budget = f" of {done.budget}" if done.budget else ""
-    if done.draws:
-        ctx.obj.say(f"drawn: epsilon {done.epsilon}, up to {counted(done.most_rows, 'row')} of each person")
-    else:
-        ctx.obj.say("drawn: nothing new; the numbers that were drawn are published, and cost nothing more")
-    ctx.obj.say(f"spent: epsilon {done.spent}{budget}")
-    if done.left_out:
-        ctx.obj.say(f"not in the cells: {', '.join(done.left_out)}: no values are declared")
-
-
-def _say_exact(ctx: typer.Context, done: ReleaseFacts) -> None:
-    if done.ends:
-        ctx.obj.say("a new lineage: differences of releases of this one and of an earlier one can show few people")
-    if done.publishes and done.made:
-        ctx.obj.say(f"published: {counted(done.parts, 'part')} of at least {done.min_cell} {done.counted}")
-    elif done.made:
-        ctx.obj.say("published: nothing new; `cleave release new` without new analysts publishes rows added since")
-    if done.waiting:
-        ctx.obj.say(f"waiting: rows of {counted(done.waiting, 'cell')}, until there are {done.min_cell} {done.counted}")
-    for name, parts in done.withheld:
-        ctx.obj.say(f"withheld: {name} in {counted(parts, 'part')}")
-    if done.left_out:
-        why = "not numbers of the table or sums of them with constants, or floats without lower and upper"
-        ctx.obj.say(f"left out: {', '.join(done.left_out)}: {why}")

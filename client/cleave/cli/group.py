@@ -104,7 +104,7 @@ class CliCommand(TyperCommand):
             formatter.write_text(text.strip())
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: [], LARGE: []}
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is None:
                 continue
@@ -112,8 +112,9 @@ class CliCommand(TyperCommand):
                 sections["Arguments"].append((parameter.metavar or "", parameter.help or ""))
             else:
                 panel = getattr(parameter, "rich_help_panel", None) or "Options"
-                sections[panel].append((record[0].removeprefix(" / "), record[1]))
-        for name, rows in sections.items():
+                sections.setdefault(panel, []).append((record[0].removeprefix(" / "), record[1]))
+        last = {each: sections.pop(each) for each in (ADVANCED, LARGE) if each in sections}
+        for name, rows in (sections | last).items():
             if rows:
                 with formatter.section(name):
                     formatter.write_dl(rows, col_max=26)

@@ -99,7 +99,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _annotation(option: Flag) -> Any:
     takes = option.takes if option.takes is bool or option.default is not None else option.takes | None
-    return Annotated[takes, flag(option.words, option.help, default=option.default, advanced=option.advanced)]
+    section = f"{option.kind.capitalize()} releases" if option.kind else None
+    shown = flag(option.words, option.help, default=option.default, advanced=option.advanced, section=section)
+    return Annotated[takes, shown]
 
 
 _READ: dict[str, Callable[[Any], Any]] = {

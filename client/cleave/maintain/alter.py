@@ -17,7 +17,7 @@ from typing import Unpack
 from cleave.ask.opening import column_names
 from cleave.ask.options import Altering
 from cleave.maintain.task import CONTINUES, Task, change
-from cleave.releases.drafting import paused
+from cleave.releases.exact import paused
 from cleave.releases.releases import renamed
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
@@ -109,7 +109,7 @@ def alter_columns(tables: Tables, name: str, wanted: Alteration, progress: Progr
 def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stack: ExitStack, warn: Say) -> ChangePlan:
     old = opened.manifest
     before = load_stored_schema(old)
-    if wanted.entity and old.release is not None and old.release.is_live:
+    if wanted.entity and old.lineage is not None:
         raise InputError(
             f"table {name!r} was released by parts of enough rows: whom they are about is fixed",
             hint="put the table under another name with --entity",
@@ -145,7 +145,7 @@ def _planned(tables: Tables, name: str, opened: Opened, wanted: Alteration, stac
     if old.scanned:
         manifest = manifest.model_copy(update={"scanned": len(manifest.measures)})
     selected = ", ".join(f"{sql} AS {identifier(each.name)}" for each, sql in columns)
-    if released is not None and released.lineage is not None:
+    if manifest.marking is not None:
         selected += f", {identifier(MARK)}"
     rows = stack.enter_context(closing(Rows(tables, opened)))
     pieces = [

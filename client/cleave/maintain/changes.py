@@ -298,8 +298,7 @@ def _checked_update(manifest: Manifest, values: Mapping[str, str], where: str) -
     """The condition, and the new values. Raises InputError if these must not be set."""
     schema = load_stored_schema(manifest)
     condition, new = _condition(schema, where, constant=True), Assignments(schema, values)
-    release = manifest.release
-    twice = "; the next release then has them again, beside what it had" if release and release.is_live else ""
+    twice = "; the next release then has them again, beside what it had" if manifest.lineage else ""
     if keys := [each.name for each in new.columns if each.name in manifest.key]:
         raise InputError(
             f"column {keys[0]!r} is a key column: its values stay",

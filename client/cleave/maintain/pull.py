@@ -293,9 +293,8 @@ def _objects(stored: Stored) -> Iterator[tuple[str, Object, Callable[[], object]
     for which in objects_of_pages(manifest):
         yield "a page of the manifest", *sealed("manifest", which)
     if (release := manifest.release) is not None:
-        yield "the ledger of releases", *sealed("release", release.ledger)
-        if release.digests is not None:
-            yield "the digests of released rows that left", *sealed("release", release.digests)
+        for what, which in release.sealed().items():
+            yield what, *sealed("release", which)
         if release.totals is not None:
             yield "the newest release", *digested(release.totals)
     for number, segment in _readable(manifest.segments):

@@ -27,7 +27,7 @@ from cleave.store.basis import digest_of
 from cleave.store.change import Change, ChangePlan, HeldError, held, in_the_way
 from cleave.store.log import copied as copied_log
 from cleave.store.making import make
-from cleave.store.manifest import Batches, HandledParts, Manifest, Object, Release, Segment, Segments
+from cleave.store.manifest import AnyRelease, Batches, HandledParts, Manifest, Object, Segment, Segments
 from cleave.store.moving import clear, clear_discarded, close_as_moved, discard, receiving, take_spent
 from cleave.store.notes import drop_note, note
 from cleave.store.pieces import SegmentRows
@@ -178,7 +178,7 @@ def _rotate_version(old: Tables, new: Tables, opened: Opened, progress: Progress
     make(new, table, Change("rotate", request, plan, basis=lambda _: [table_id], stage="encrypt again"), progress)
 
 
-def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release | None:
+def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> AnyRelease | None:
     """The ledger and digests of the releases, under the new key. Totals follow once the new table exists."""
     release, table = opened.manifest.release, opened.manifest.table
     if release is None:
@@ -188,12 +188,10 @@ def _moved(old: Tables, new: Tables, opened: Opened, table_id: str) -> Release |
         content = old.unseal(opened.vault, "release", which)
         return new.seal(new.folder(table), new.vault(table_id), "release", content)
 
-    digests = None if release.digests is None else moved(release.digests)
-    update = {"ledger": moved(release.ledger), "digests": digests, "totals": None, "before": None}
-    return release.model_copy(update=update)
+    return release.moved(moved)
 
 
 def _made_from(manifest: Manifest, segment: Segment) -> str:
     """Digest of all that a copy of a segment is made from."""
-    lineage = manifest.release.lineage if manifest.release else None
+    lineage = manifest.marking.lineage if manifest.marking else None
     return digest_of([segment, manifest.sealed, manifest.measures, manifest.by, manifest.scanned, lineage])

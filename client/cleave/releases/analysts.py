@@ -9,7 +9,7 @@ from pathlib import Path
 from cleave.ckks.public_key import PublicKey
 from cleave.releases.release import ReleaseHead
 from cleave.share.addressed import place_of, public_of, read_holders
-from cleave.store.manifest import Analyst, Release, now
+from cleave.store.manifest import Analyst, Manifest, now
 from cleave.store.tables import Tables
 from cleave_shared.errors import InputError
 
@@ -29,13 +29,12 @@ def analysts_of(tables: Tables, table: str) -> tuple[str, ...]:
     return tuple(public_of(each).fingerprint for each in newest.analysts) if newest else ()
 
 
-def joined(
-    table: str, newest: Release | None, to: Mapping[str, PublicKey]
-) -> tuple[tuple[Analyst, ...], tuple[Analyst, ...]]:
+def joined(manifest: Manifest, to: Mapping[str, PublicKey]) -> tuple[tuple[Analyst, ...], tuple[Analyst, ...]]:
     """The analysts of the newest release and those in `to`; and the revoked ones that are not among these.
 
     Raises InputError if there is no analyst, or two have the same name or the same key.
     """
+    newest = manifest.release
     analysts = {each.name: each for each in (newest.analysts if newest else ())}
     for name, public in to.items():
         previous = analysts.get(name)
@@ -48,7 +47,7 @@ def joined(
         if previous is None:
             box, signing = (base64.b64encode(each).decode() for each in (public.box, public.signing))
             analysts[name] = Analyst(
-                name=name, box=box, signing=signing, place=place_of(ReleaseHead, public, table), added=now()
+                name=name, box=box, signing=signing, place=place_of(ReleaseHead, public, manifest.table), added=now()
             )
     if len(analysts) > MOST_ANALYSTS:
         raise InputError(f"a table has at most {MOST_ANALYSTS} analysts")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-from cleave.releases.release import MOST_ROWS
+from cleave.releases.exact_totals import MOST_ROWS
+from cleave.releases.publishing import key_of
 from cleave.sql.rejoin import Texts
 from cleave.store.manifest import Measure
 from cleave.store.measures import columns_of, domain_of
@@ -160,12 +161,6 @@ def load_ledger(content: bytes) -> Ledger:
         {int(number): at for number, at in fields["times"].items()},
         parts,
     )
-
-
-def key_of(content: bytes) -> bytes:
-    """The key of the newest totals, from the ledger of an exact or a noisy release."""
-    fields: dict[str, Any] = json.loads(content)
-    return bytes.fromhex(fields["key"])
 
 
 def converting(old: Measure, new: Measure) -> Callable[[MeasureTotals], MeasureTotals] | None:

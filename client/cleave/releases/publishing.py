@@ -6,19 +6,20 @@ A head is replaced only by a newer one. Until an analyst's head names the new to
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 from pydantic import JsonValue
 
 from cleave.ckks.public_key import public_side
-from cleave.releases.ledger import key_of
 from cleave.releases.release import ReleaseHead, open_content, seal_content
 from cleave.share import addressed
 from cleave.share.addressed import SUITE
 from cleave.store.change import Change, ChangePlan, in_the_way
 from cleave.store.making import make
-from cleave.store.manifest import Manifest, Object, Release, Segment
+from cleave.store.manifest import Analyst, AnyRelease, Manifest, Object, Segment, new_id, now
 from cleave.store.reader import Opened
 from cleave.store.sweeping import delete_doomed
 from cleave.store.tables import Tables
@@ -34,7 +35,52 @@ def old_content(tables: Tables, opened: Opened) -> bytes | None:
     return open_content(key, _head_of(tables, opened, newest), tables.read(newest.totals))
 
 
-def head_of(
+def key_of(ledger: bytes) -> bytes:
+    """The key of the newest totals, from the ledger of a release of any kind."""
+    fields: dict[str, Any] = json.loads(ledger)
+    return bytes.fromhex(fields["key"])
+
+
+def rekeyed(ledger: bytes, key: bytes) -> bytes:
+    """A ledger with another key of the totals, and of the same size."""
+    return ledger.replace(key_of(ledger).hex().encode(), key.hex().encode(), 1)
+
+
+def stored(
+    tables: Tables,
+    opened: Opened,
+    what: str,
+    analysts: tuple[Analyst, ...],
+    revoked: tuple[Analyst, ...],
+    key: bytes,
+    ledger: bytes,
+    content: bytes | None,
+    *,
+    at: str | None = None,
+    least: int | None = None,
+) -> dict[str, Any]:
+    """Write the ledger and the totals of a release; return the fields that releases of all kinds have.
+
+    `content`: None if no one can read it. `least`: minimum of a part for the heads; None: as in the newest release.
+    """
+    manifest, newest = opened.manifest, opened.manifest.release
+    if least is None:
+        least = newest.least_part if newest else 0
+    head = _head(tables, manifest.table_id, new_id(), manifest.next_release, least, None)
+    written = None if content is None or not analysts else _write_totals(tables, key, head, content)
+    return {
+        "id": head.release,
+        "number": head.number,
+        "at": at or now(),
+        "ledger": tables.seal(tables.folder(manifest.table), opened.vault, "release", ledger),
+        "totals": written,
+        "before": newest.totals if newest and what == "release" else None,
+        "analysts": analysts,
+        "revoked": revoked,
+    }
+
+
+def _head(
     tables: Tables, table_id: str, release_id: str, number: int, least: int, totals: Object | None
 ) -> ReleaseHead:
     """A head without key and signature."""
@@ -53,11 +99,11 @@ def head_of(
     )
 
 
-def _head_of(tables: Tables, opened: Opened, release: Release) -> ReleaseHead:
-    return head_of(tables, opened.manifest.table_id, release.id, release.number, release.lowest, release.totals)
+def _head_of(tables: Tables, opened: Opened, release: AnyRelease) -> ReleaseHead:
+    return _head(tables, opened.manifest.table_id, release.id, release.number, release.least_part, release.totals)
 
 
-def write_totals(tables: Tables, key: bytes, head: ReleaseHead, content: bytes) -> Object:
+def _write_totals(tables: Tables, key: bytes, head: ReleaseHead, content: bytes) -> Object:
     written = tables.write(tables.released(head.table_id), seal_content(key, head, content))
     tables.read(written, cached=False)  # or no head would lead to them
     return written
@@ -66,7 +112,7 @@ def write_totals(tables: Tables, key: bytes, head: ReleaseHead, content: bytes) 
 def committed(
     tables: Tables,
     opened: Opened,
-    release: Release,
+    release: AnyRelease,
     what: str,
     key: bytes,
     segments: Mapping[str, Segment] | None = None,
@@ -90,8 +136,7 @@ def committed(
         if base is None or not may_follow(opened.manifest, base.manifest):
             raise in_the_way(tables)
         manifest = base.manifest
-        made = release.model_copy(update={"drawn": manifest.version + 1}) if draws else release
-        update = {"release": made, "segments": manifest.segments.replaced(news)}
+        update = {"release": release, "segments": manifest.segments.replaced(news)}
         names = ", ".join(each.name for each in release.analysts)
         return ChangePlan(manifest.model_copy(update=update), details={"to": names, **details})
 
@@ -112,6 +157,15 @@ def finish(tables: Tables, opened: Opened) -> None:
     """Publish the committed release, and delete what it replaced. A command that was stopped may have left both."""
     publish(tables, opened)
     delete_doomed(tables.stores, opened.manifest)
+
+
+def is_published(tables: Tables, opened: Opened) -> bool:
+    """True if the heads of all analysts name the newest release, or nothing can be published."""
+    release = opened.manifest.release
+    if release is None or release.totals is None:
+        return True
+    head = _head_of(tables, opened, release)
+    return all(addressed.is_published(tables, opened.manifest.table, each, head) for each in release.analysts)
 
 
 def publish(tables: Tables, opened: Opened, key: bytes | None = None) -> None:

@@ -162,6 +162,13 @@ def publish(
         return
 
 
+def is_published(tables: Tables, table: str, holder: Analyst | Reader, head: Addressed) -> bool:
+    """True if the store has this head for its holder, or a later one."""
+    stored = tables.stores.sensitive.read_versioned(f"{holder.place}/head", MOST_HEAD)
+    there = _current(stored[0], public_of(holder), table, head) if stored else None
+    return there is not None and there.number >= head.number
+
+
 def _current(content: bytes, holder: PublicKey, table: str, mine: H) -> H | None:
     """The stored head; None if this owner did not write it for this table."""
     try:

@@ -13,7 +13,6 @@ from cleave.store.manifest import Manifest
 
 def basis_of(manifest: Manifest) -> object:
     """What all segments of a table depend on: its columns and secrets, and what marks published rows."""
-    release = manifest.release
     return [
         manifest.table_id,
         manifest.schema_toml,
@@ -26,14 +25,14 @@ def basis_of(manifest: Manifest) -> object:
         manifest.scanned,
         manifest.revoking,
         marking_of(manifest),
-        release is None,
+        manifest.release is None,
     ]
 
 
 def marking_of(manifest: Manifest | None) -> object:
     """What decides which new rows are marked as published."""
-    release = manifest.release if manifest else None
-    return None if release is None else [release.lineage, release.digests]
+    marking = manifest.marking if manifest else None
+    return None if marking is None else [marking.lineage, marking.digests]
 
 
 def digest_of_request(what: str, request: Sequence[object]) -> str:

@@ -56,6 +56,8 @@ def drop(
     before = _version(tables, head)
     if opened is not None:
         tables.memory.remember_spent(tag, opened.head.spent)
+        if opened.manifest.had_exact:
+            tables.memory.remember_exact(tag)
         if tables.replaced(opened):
             raise ConflictError(f"{tables.stores.sensitive.location}: another process changed the table")
     # whatever is under way fails to commit from here on

@@ -27,7 +27,7 @@ import datetime
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -290,45 +290,111 @@ class Analyst(StoredModel):
 
 
 class Release(StoredModel):
-    """The newest release of the table (cleave.releases.release).
+    """The newest release of the table. A class for each kind has what differs.
 
-    `number`: counts releases. `least`: minimum people of a cell, or rows without an entity. `ledger`, sealed: the key
-    of the totals, and the released numbers. `totals`: None without analysts. `before`: the totals that analysts read
-    until their heads name the new ones. `revoked`: analysts who get no more. `lineage`: id of a series of releases in
-    which no row appears twice; None: it is noisy. `digests`, sealed: of published rows that left. `ended` 1: a
-    published row left without a digest, so the lineage gets no more releases; or this one is noisy, and an exact one
-    was before it. `accepted`: number of restored copies in the log when it began.
-
-    `epsilon`, in millionths, above 0: the release is noisy (cleave.releases.noising), and its ledger has the numbers
-    that were drawn. `request`: digest of what it was asked for; `drawn`: the version of the table that came with it.
+    `number`: counts releases. `ledger`, sealed: the key of the totals, and the released numbers. `totals`: None without
+    analysts. `before`: the totals that analysts read until their heads name the new ones. `revoked`: analysts who get
+    no more.
     """
 
+    kind: str
     id: Hex
     number: Count
     at: str
-    least: Count
     ledger: Object
     totals: Object | None
     before: Object | None = None
     analysts: tuple[Analyst, ...] = ()
     revoked: tuple[Analyst, ...] = ()
-    lineage: Hex | None = None
-    lowest: Count = 0  # the smallest `least` in this lineage
-    digests: Object | None = None
-    ended: Literal[0, 1] = 0
-    accepted: Count = 0
-    epsilon: Count = 0
-    request: str = ""
-    drawn: Count = 0
 
     @property
-    def is_live(self) -> bool:
-        """True if its lineage may get more releases."""
-        return self.lineage is not None and not self.ended
+    def marking(self) -> ExactRelease | None:
+        """The release of the lineage that marks of rows are of; None: no row is marked."""
+        return None
+
+    @property
+    def noisy(self) -> NoisyRelease | None:
+        """This release, if its numbers have noise."""
+        return None
+
+    @property
+    def least_part(self) -> int:
+        """Minimum people (or rows) of each part, as heads of analysts state it; 0: parts have none."""
+        return 0
+
+    def spends(self, version: int) -> int:  # noqa: ARG002 - it depends on the kind
+        """The epsilon that version `version` of the table spent on it, in millionths."""
+        return 0
+
+    def sealed(self) -> dict[str, Object]:
+        """Its objects that are sealed in the table, by what they are."""
+        return {"the ledger of releases": self.ledger}
+
+    def moved(self, moved: Callable[[Object], Object]) -> Self:
+        """The release in a table that goes on under another key. `moved`: seals an object there."""
+        return self.model_copy(update={"ledger": moved(self.ledger), "totals": None, "before": None})
 
     def parts(self) -> Iterator[Object]:
         """All its objects, except the analysts' heads."""
-        yield from (each for each in (self.ledger, self.totals, self.before, self.digests) if each is not None)
+        yield from self.sealed().values()
+        yield from (each for each in (self.totals, self.before) if each is not None)
+
+
+class ExactRelease(Release):
+    """Totals of parts of enough people (cleave.releases.exact).
+
+    `least`: minimum people of a part, or rows without an entity; `lowest`: the smallest one in this lineage. `lineage`:
+    id of a series of releases in which no row appears twice. `digests`, sealed: of published rows that left. `ended`: a
+    published row left without a digest, so the lineage gets no more parts. `accepted`: number of restored copies in the
+    log when the lineage began.
+    """
+
+    kind: Literal["exact"] = "exact"
+    least: Count
+    lowest: Count
+    lineage: Hex
+    digests: Object | None = None
+    ended: Literal[0, 1] = 0  # of one size
+    accepted: Count = 0
+
+    @property
+    def marking(self) -> ExactRelease:
+        return self
+
+    @property
+    def least_part(self) -> int:
+        return self.lowest
+
+    def sealed(self) -> dict[str, Object]:
+        digests = {} if self.digests is None else {"the digests of released rows that left": self.digests}
+        return {**super().sealed(), **digests}
+
+    def moved(self, moved: Callable[[Object], Object]) -> Self:
+        digests = self.digests and moved(self.digests)
+        return super().moved(moved).model_copy(update={"digests": digests})
+
+
+class NoisyRelease(Release):
+    """Numbers with noise (cleave.releases.noisy), which are in the ledger.
+
+    `epsilon`: in millionths. `request`: digest of the owner's choices. `drawn`: the version of the table that came with
+    the numbers.
+    """
+
+    kind: Literal["noisy"] = "noisy"
+    epsilon: Annotated[int, Field(ge=1)]
+    request: str
+    drawn: Count
+
+    @property
+    def noisy(self) -> NoisyRelease:
+        return self
+
+    def spends(self, version: int) -> int:
+        return self.epsilon if self.drawn == version else 0
+
+
+AnyRelease = ExactRelease | NoisyRelease
 
 
 class Reader(StoredModel):
@@ -364,8 +430,9 @@ class Batches(Paged[Batch, StoredPage]):
 class Manifest(StoredModel):
     """A version of a table.
 
-    `copied`: while a rotation copies a table here, digests of what each segment was made from, by its id. `revoking`:
-    readers that get no view any more, and still have keys of columns.
+    `had_exact`: the table, or a dropped one of its name, had exact releases. `copied`: while a rotation copies a table
+    here, digests of what each segment was made from, by its id. `revoking`: readers that get no view any more, and
+    still have keys of columns.
 
     `doomed`, `doomed_plain`: names of objects in the sensitive and the plain store that no version from this one on
     names. They are deleted after its commit, by whoever comes first, and leave the list with the next commit. `sweeps`:
@@ -390,7 +457,8 @@ class Manifest(StoredModel):
     contributors: tuple[Contributor, ...] = ()
     batches: Batches = Batches()
     local: tuple[str, ...] = ()  # columns of the rows that are not stored
-    release: Release | None = None
+    release: Annotated[AnyRelease, Field(discriminator="kind")] | None = None
+    had_exact: Literal[0, 1] = 0
     readers: tuple[Reader, ...] = ()
     revoking: tuple[Reader, ...] = ()
     copied: tuple[tuple[Hex, str], ...] = ()
@@ -412,6 +480,21 @@ class Manifest(StoredModel):
     def next_release(self) -> int:
         """The number of the next release."""
         return self.release.number + 1 if self.release else 1
+
+    @property
+    def marking(self) -> ExactRelease | None:
+        """The release of the lineage that marks of rows are of; None: no row is marked."""
+        return self.release.marking if self.release else None
+
+    @property
+    def noisy(self) -> NoisyRelease | None:
+        """The newest release, if its numbers have noise."""
+        return self.release.noisy if self.release else None
+
+    @property
+    def lineage(self) -> ExactRelease | None:
+        """The same, if the lineage may get further parts."""
+        return self.marking if self.marking and not self.marking.ended else None
 
     def next(self) -> Manifest:
         """The manifest of the next version, whose list of doomed objects is still this one's."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleave.store.contributors import contributor_in
-from cleave.store.manifest import MARK, Manifest, Release
+from cleave.store.manifest import MARK, AnyRelease, Manifest
 from cleave.store.reader import Opened
 from cleave.store.rows import Rows
 from cleave.store.schemas import load_stored_schema
@@ -96,24 +96,20 @@ def _text(schema: Schema, name: str, whose: str) -> str:
 
 def digests_of(tables: Tables, manifest: Manifest) -> Digests | None:
     """Digests for marking new rows; None if there are none."""
-    release = manifest.release
-    if release is None or release.digests is None:
-        return None
-    return Digests.load(tables.unseal(tables.vault(manifest.table_id), "release", release.digests))
+    sealed = manifest.marking and manifest.marking.digests
+    return Digests.load(tables.unseal(tables.vault(manifest.table_id), "release", sealed)) if sealed else None
 
 
 def has_ended(before: Manifest, after: Manifest) -> bool:
     """True if the lineage of releases of a table could get further parts before a change, and cannot after it."""
-    old, new = before.release, after.release
-    return old is not None and old.is_live and new is not None and not new.is_live
+    return before.lineage is not None and after.lineage is None
 
 
 def would_end(
     tables: Tables, opened: Opened, gone: Mapping[str, Callable[[Table], str]], reads: Collection[str] = ()
 ) -> bool:
     """True if released rows would leave a table that nothing names them by. Arguments and errors as `leaving`."""
-    release = opened.manifest.release
-    if release is None or not release.is_live or identity_of(opened.manifest):
+    if opened.manifest.lineage is None or identity_of(opened.manifest):
         return False
     with closing(Rows(tables, opened)) as rows:
         for segment in opened.manifest.segments:
@@ -131,14 +127,14 @@ def leaving(
     opened: Opened,
     gone: Mapping[str, Callable[[Table], str]],
     reads: Collection[str] = (),
-) -> Release | None:
+) -> AnyRelease | None:
     """The release of a table after rows are removed: with their digests, or ended if no column identifies rows.
 
     `gone`: segment id -> SQL of the removed rows. `reads`: the columns that this reads. Raises CheckFailed, StoreError.
     """
-    manifest, release = opened.manifest, opened.manifest.release
-    if release is None or not release.is_live or not gone:
-        return release
+    manifest, release = opened.manifest, opened.manifest.lineage
+    if release is None or not gone:
+        return manifest.release
     identity, schema = identity_of(manifest), load_stored_schema(manifest)
     if not identity:
         return release.model_copy(update={"ended": int(would_end(tables, opened, gone, reads))})

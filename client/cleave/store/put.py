@@ -27,11 +27,11 @@ from cleave.store.log import PAGE
 from cleave.store.making import make
 from cleave.store.manifest import (
     ROW,
+    AnyRelease,
     Batch,
     Manifest,
     Measure,
     Reader,
-    Release,
     SealedColumn,
     Segment,
     Segments,
@@ -397,19 +397,18 @@ def _request(manifest: Manifest) -> list[object]:
 
 def ends_releases(tables: Tables, existing: Opened, new: Manifest) -> bool:
     """True if replacing the table by `new` ends its releases: all its rows leave."""
-    release = existing.manifest.release
-    if release is None or not release.is_live:
+    if existing.manifest.lineage is None:
         return False
     gone = {each.id: all_rows for each in existing.manifest.segments}
     return not _is_named_alike(existing.manifest, new) or would_end(tables, existing, gone)
 
 
-def _replaced(tables: Tables, existing: Opened, new: Manifest, warn: Say) -> Release | None:
+def _replaced(tables: Tables, existing: Opened, new: Manifest, warn: Say) -> AnyRelease | None:
     """The release of a replaced table. `warn` is told if its releases end."""
-    release = existing.manifest.release
-    if release is not None and ends_releases(tables, existing, new):
+    lineage = existing.manifest.lineage
+    if lineage is not None and ends_releases(tables, existing, new):
         warn(ENDS)
-        return release.model_copy(update={"ended": 1})
+        return lineage.model_copy(update={"ended": 1})
     return leaving(tables, existing, {each.id: all_rows for each in existing.manifest.segments})
 
 

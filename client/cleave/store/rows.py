@@ -161,8 +161,7 @@ class Rows:
     @property
     def has_marks(self) -> bool:
         """True if segments of the table may have marks of published rows."""
-        release = self._manifest.release
-        return release is not None and release.lineage is not None
+        return self._manifest.marking is not None
 
     def needed(self, names: Collection[str], *, ordered: bool = False) -> Needed:
         """What must be read for columns `names`. MARK among them: the marks of published rows too."""

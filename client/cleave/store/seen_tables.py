@@ -57,6 +57,14 @@ class SeenTables:
             name = self._key.tag(f"spent {self._name(tag)}")
             self._versions.remember(name, name, spent)
 
+    def had_exact(self, tag: str) -> bool:
+        """True if tables with this tag had exact releases, as noted here."""
+        return self._versions.newest(self._exact(tag)) is not None
+
+    def remember_exact(self, tag: str) -> None:
+        """Note that there was an exact release. It stays when a table is dropped or forgotten."""
+        self._versions.remember(self._exact(tag), self._exact(tag), 1)
+
     def accept_dropped(self, table_id: str) -> None:
         self.accept(self._grave(table_id))
 
@@ -67,6 +75,9 @@ class SeenTables:
         """Dropped tables, as floors for a copy of the key file."""
         noted = [*self._versions.states().values(), *self._key.floors.values()]
         return {self._grave(table_id): (table_id, count) for table_id, count in noted if self.is_dropped(table_id)}
+
+    def _exact(self, tag: str) -> str:
+        return self._key.tag(f"exact release of {self._name(tag)}")
 
     def _grave(self, table_id: str) -> str:
         """The tag that marks a table as dropped."""

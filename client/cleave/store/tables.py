@@ -85,7 +85,9 @@ class Tables(Newest):
         tag, vault, folder = self.tag(manifest.table), self.vault(manifest.table_id), self.folder(manifest.table)
         if rows is None:
             rows = manifest.rows - (previous.manifest.rows if previous else 0)
-        manifest = self.with_pages(manifest)
+        had_exact = manifest.had_exact or manifest.marking is not None or self.memory.had_exact(tag)
+        had_exact = had_exact or (previous is not None and bool(previous.manifest.had_exact))
+        manifest = self.with_pages(manifest.model_copy(update={"had_exact": int(had_exact)}))
         written = self.seal(folder, vault, "manifest", manifest.model_dump_json().encode())
         made.wrote.add(written.name)
         if written.bytes > limits.MAX_MANIFEST_BYTES:
@@ -101,6 +103,8 @@ class Tables(Newest):
         self.has_committed = True
         done = self._show(shown, previous, log, what, rows, details, made, _drawn_epsilon(manifest))
         opened = Opened(manifest, vault, *done)
+        if had_exact:
+            self.memory.remember_exact(tag)
         self._pages[tag] = pages.pages_of(manifest)
         self._evict_older(tag, manifest, written.name, previous)
         made.wrote.difference_update((written.name, *(each.name for each in viewed)))
@@ -398,5 +402,4 @@ class Tables(Newest):
 
 def _drawn_epsilon(manifest: Manifest) -> int:
     """Return the epsilon of the noisy release that was drawn for this version, in millionths; 0 if there was none."""
-    release = manifest.release
-    return release.epsilon if release is not None and release.drawn == manifest.version else 0
+    return manifest.release.spends(manifest.version) if manifest.release is not None else 0

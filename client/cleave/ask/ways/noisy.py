@@ -29,7 +29,7 @@ from cleave.ask.question import GroupSums
 from cleave.ask.way import WayContext
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
 from cleave.disclosure.noise import factor, half_width, variance
-from cleave.releases.noisy import NoisyTotals
+from cleave.releases.noisy_totals import NoisyTotals
 from cleave.releases.release import ReleaseHead
 from cleave.sql.bounds import Types
 from cleave.sql.nodes import Node
@@ -83,10 +83,8 @@ class NoisySums(KeptTotals):
         return ""
 
 
-class Noisy(OpenedRelease):
+class OpenedNoisy(OpenedRelease):
     """One noisy release, opened."""
-
-    rows: int | None = None  # nobody but the owner knows
 
     def __init__(self, head: ReleaseHead, totals: NoisyTotals) -> None:
         super().__init__(head, totals, Cells(list(totals.keys()), [1] * totals.cells))
@@ -101,11 +99,9 @@ class Noisy(OpenedRelease):
         return NoisySums(self.totals.measures, self.by, self.places)
 
     def way(self, sums: KeptTotals, cut: QueryPlan) -> NoisyWay:
-        """The way to answer `cut`, which was cut by `sums`."""
         return NoisyWay(sums.sums_for(cut))
 
     def shown(self, cut: QueryPlan) -> QueryPlan:
-        """`cut` with the source of its figures."""
         outputs = tuple(replace(each, source="noisy") if each.source == "encrypted" else each for each in cut.outputs)
         return replace(cut, outputs=outputs)
 
@@ -130,10 +126,10 @@ class Noisy(OpenedRelease):
 
 
 @dataclass(frozen=True)
-class NoisyWay(ReleaseWay[Noisy]):
+class NoisyWay(ReleaseWay[OpenedNoisy]):
     name = "noisy release"
 
-    def answer(self, context: WayContext[Noisy]) -> GroupSums:
+    def answer(self, context: WayContext[OpenedNoisy]) -> GroupSums:
         release, needs = context.place, self.needs
         selection = Selection(release.cells.rows, release.table, needs)
         figures = [
@@ -170,7 +166,7 @@ class _Figures:
 
     def __init__(
         self,
-        release: Noisy,
+        release: OpenedNoisy,
         needs: CutSums,
         encrypted: EncryptedAggregate,
         operand: AggregateOperand,
@@ -310,4 +306,4 @@ def spread_of(
     return _between(middle, least, largest)
 
 
-__all__ = ["Noised", "Noisy", "NoisySums", "NoisyWay", "mean_of", "spread_of"]
+__all__ = ["Noised", "NoisySums", "NoisyWay", "OpenedNoisy", "mean_of", "spread_of"]

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from cleave.ask.way import Disclosures, Use, Uses, Way, Work
-from cleave.releases.noisy import NoisyTotals
 from cleave.releases.release import ReleasedTotals, ReleaseHead
+from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.rows import whole
 from cleave.store.schemas import read_stored_schema
-from cleave.sums.needs import CutSums
+from cleave.sums.needs import CutSums, KeptTotals
 from cleave.sums.stored import CellTable
 from cleave.table.schema import Schema
 from cleave.table.table import Table
 
 
-class OpenedRelease:
-    def __init__(self, head: ReleaseHead, totals: ReleasedTotals | NoisyTotals, cells: Cells) -> None:
+class OpenedRelease(ABC):
+    """`rows`: that are released; None if nobody but the owner knows."""
+
+    rows: int | None = None
+
+    def __init__(self, head: ReleaseHead, totals: ReleasedTotals, cells: Cells) -> None:
         """Raises ValueError for a schema that is no TOML, and for by columns or measures that are not the schema's."""
         self.head = head
         self.table_name = totals.table
@@ -33,6 +38,19 @@ class OpenedRelease:
             raise ValueError("measures")
         self.cells = cells
         self._cell_table = CellTable(totals.table, self.schema, totals.by)
+
+    @property
+    @abstractmethod
+    def sums(self) -> KeptTotals:
+        """The sums that it has."""
+
+    @abstractmethod
+    def way(self, sums: KeptTotals, cut: QueryPlan) -> Way[Self]:
+        """The way to answer `cut`, which was cut by `sums`."""
+
+    def shown(self, cut: QueryPlan) -> QueryPlan:
+        """`cut` with the source of its figures."""
+        return cut
 
     def table(self, names: Collection[str]) -> Table:
         return self._cell_table.read(self.cells, names)

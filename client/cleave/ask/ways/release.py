@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from cleave.ask.question import GroupSums
 from cleave.ask.way import WayContext
 from cleave.ask.ways.opened_release import OpenedRelease, ReleaseWay
-from cleave.releases.release import ReleasedTotals, ReleaseHead
+from cleave.releases.exact_totals import ExactTotals
+from cleave.releases.release import ReleaseHead
 from cleave.sql.plan import QueryPlan
 from cleave.store.cells import Cells
 from cleave.store.lanes import Integers
@@ -25,10 +26,10 @@ from cleave.text.quantities import counted
 TOTALS_ALONE = "a release holds only totals, no rows"
 
 
-class Released(OpenedRelease):
-    """One opened release."""
+class OpenedExact(OpenedRelease):
+    """One exact release, opened."""
 
-    def __init__(self, head: ReleaseHead, totals: ReleasedTotals) -> None:
+    def __init__(self, head: ReleaseHead, totals: ExactTotals) -> None:
         """Raises ValueError as `OpenedRelease`, and for other SQL, bounds or scales than the schema gives a measure."""
         super().__init__(head, totals, Cells(list(totals.keys), list(totals.rows)))
         own = {
@@ -50,12 +51,7 @@ class Released(OpenedRelease):
         return ReleasedSums(self.totals.measures, self.by, TOTALS_ALONE)
 
     def way(self, sums: KeptTotals, cut: QueryPlan) -> ExactWay:
-        """The way to answer `cut`, which was cut by `sums`."""
         return ExactWay(sums.sums_for(cut))
-
-    def shown(self, cut: QueryPlan) -> QueryPlan:
-        """`cut` with the source of its figures."""
-        return cut
 
     def totals_of(self, wanted: Sequence[TotalOf]) -> dict[TotalOf, Integers]:
         """Return the totals of each part, of shape (parts,); each part counts as a cell."""
@@ -103,10 +99,10 @@ class Released(OpenedRelease):
 
 
 @dataclass(frozen=True)
-class ExactWay(ReleaseWay[Released]):
+class ExactWay(ReleaseWay[OpenedExact]):
     name = "release"
 
-    def answer(self, context: WayContext[Released]) -> GroupSums:
+    def answer(self, context: WayContext[OpenedExact]) -> GroupSums:
         release = context.place
         selection = Selection(release.cells.rows, release.table, self.needs)
         sums = selection.sums(release.totals_of(self.needs.totals), release.withheld)

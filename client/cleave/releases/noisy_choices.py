@@ -1,56 +1,53 @@
-"""Arguments of a noisy release, as Python and the command line give them."""
+"""The owner's choices for a noisy release, as Python and the command line give them."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from cleave.ask.config import config_folder
-from cleave.ask.options import Releasing
 from cleave.disclosure.noise import micros
-from cleave.files import expanded, names_file
-from cleave.logins.users import read_users
-from cleave.releases.noisy_draft import Noise
+from cleave.releases.kind import Choices
 from cleave_shared.errors import InputError, UsageError
 
-_OWN = {
-    "most_rows": "--most-rows",
-    "clamp": "--clamp",
-    "values": "--values",
-    "split": "--split",
-    "squares": "--squares",
-    "again": "--again",
-}
 _CLAMP = "write --clamp COLUMN=LOW..HIGH, as in bill=0..5000"
 _VALUES = "write --values COLUMN=A,B,..., as in 'ward=A,\"B, east\",C': a value with a comma is in double quotes"
 _SPLIT = "write --split NUMBER=SHARE,..., as in rows=1,bill.sum=3"
 
 
-def noise_of(options: Releasing) -> Noise | None:
-    """The noisy release that options describe; None: an exact one. Raises UsageError for options of the other kind."""
-    given: Mapping[str, Any] = options
-    if options["epsilon"] is None:
-        for name, words in _OWN.items():
-            if given[name] not in (None, False):
-                raise UsageError(f"{words} is of noisy releases: give --epsilon too")
-        return None
-    for name, words in (("min_cell", "--min-cell"), ("new_lineage", "--new-lineage")):
-        if given[name]:
-            raise UsageError(f"{words} is of exact releases: leave it out, or --epsilon")
-    if options["most_rows"] is None:
+@dataclass(frozen=True, slots=True)
+class NoisyChoices(Choices):
+    """`epsilon`: in millionths. `clamps`: measure -> both bounds as text. `values`: column -> values instead of the
+    schema's. `split`: statistic -> its share of epsilon. `again`: draw even if the last change of the table was the
+    same release.
+    """
+
+    KIND: ClassVar = "noisy"
+
+    epsilon: int
+    most_rows: int
+    clamps: Mapping[str, tuple[str, str]]
+    values: Mapping[str, Sequence[str]]
+    split: Mapping[str, int]
+    squares: bool = False
+    again: bool = False
+
+
+def noisy_choices(given: Mapping[str, Any]) -> NoisyChoices:
+    """The choices that options make. Raises UsageError, InputError."""
+    if given["most_rows"] is None:
         raise UsageError("--epsilon needs --most-rows: how many rows of one person may count")
-    if type(options["most_rows"]) is not int:  # a bool is one
+    if type(given["most_rows"]) is not int:  # a bool is one
         raise InputError("--most-rows: must be a whole number of rows")
-    return Noise(
-        epsilon=micros(str(options["epsilon"]), "--epsilon"),
-        most_rows=options["most_rows"],
-        clamps={name: _ends(ends) for name, ends in _pairs(options["clamp"], _CLAMP).items()},
-        values={name: _texts(texts) for name, texts in _pairs(options["values"], _VALUES).items()},
-        split=_shares(options["split"]),
-        squares=options["squares"],
-        again=options["again"],
+    return NoisyChoices(
+        epsilon=micros(str(given["epsilon"]), "--epsilon"),
+        most_rows=given["most_rows"],
+        clamps={name: _ends(ends) for name, ends in _pairs(given["clamp"], _CLAMP).items()},
+        values={name: _texts(texts) for name, texts in _pairs(given["values"], _VALUES).items()},
+        split=_shares(given["split"]),
+        squares=given["squares"],
+        again=given["again"],
     )
 
 
@@ -98,15 +95,3 @@ def _shares(given: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
             raise InputError(f"--split {name}: must be a whole number from 1 to 1,000,000", hint=_SPLIT)
         shares[name] = int(share)
     return shares
-
-
-def users_of(table: str, path: Path | None = None) -> list[str]:
-    """Users of a gateway on this machine who may query a table: they get answers without noise."""
-    file = expanded(path or config_folder() / "users.toml")
-    if not names_file(file):
-        return []
-    return [
-        name
-        for name, user in read_users(file).users.items()
-        if user.tables is None or table.lower() in (each.lower() for each in user.tables)
-    ]
