@@ -39,13 +39,14 @@ class Options:
     `pad` rounds the number of chunks up to a power of two. Groups with fewer than `min_group` people (or rows, if the
     schema names no entity) are left out; 0 means the table's own minimum, which only a stored table with contributors
     has. `yes` allows smaller groups than the table's own minimum; the table's log then says so, unless the caller has
-    already `logged` the question.
+    already `logged` the question. `sized` counts the people of an answer under a minimum: see `Answer.people`.
     """
 
     pad: bool = False
     min_group: int = 0
     yes: bool = False
     logged: bool = False
+    sized: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError."""
@@ -160,10 +161,15 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`people`: people, or rows, of all selected rows with a value in every argument, in the view of each party: of all
+    parties but any one. None unless the options ask for it.
+    """
+
     result: ResultTable
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage
     timings: dict[str, float]  # seconds by stage
+    people: int | None = None
 
 
 class Clock:

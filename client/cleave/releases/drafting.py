@@ -195,7 +195,7 @@ def _with_parts(draft: ReleaseDraft, schema: Schema) -> ReleaseDraft:
     with closing(Unpublished(draft.tables, draft.opened, wanted, segments, ignores_marks=draft.begins)) as rows:
         squared = [not each.derived for each in measures]
         dominated = rows.dominated(privacy.dominance) if privacy.dominance is not None else {}
-        rules = parts_of(rows.classes, rows, wanted.bits, squared, dominated, draft.least)
+        rules = parts_of(rows.classes, rows.crowd(), wanted.bits, squared, dominated, draft.least)
         by_cell = rows.by_cell()
         parts = tuple(
             NewPart(rows.cells.keys[cell], cell, by_cell[cell], rule, rows.sums_of(cell, by_cell[cell], rule.shown))
