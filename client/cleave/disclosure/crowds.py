@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cleave.sql.tally import NOBODY, Tally
 
 Labels = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+Bools = NDArray[np.bool_]
 NO_CLASS: Final = -1
 
 
@@ -29,7 +29,7 @@ class Sizes:
     whole: Labels
     seen: Labels
 
-    def large(self, least: int) -> Flags:
+    def large(self, least: int) -> Bools:
         """Which are large enough. What has no rows is not; the caller may allow it."""
         return self.seen >= least
 
@@ -76,7 +76,7 @@ class Crowd:
         np.minimum.at(seen, label[has_others], others[has_others])
         return Sizes(whole, seen)
 
-    def _holding(self, labels: Labels, holders: Labels) -> tuple[Labels, Labels, Flags, Flags]:
+    def _holding(self, labels: Labels, holders: Labels) -> tuple[Labels, Labels, Bools, Bools]:
         """Every label, person and party once: label, party, whether it counts for the person in the label, and whether
         no other party has the person there.
         """
@@ -91,16 +91,16 @@ class Crowd:
         return label, self._party_of[holder], first & named, first & last & named
 
 
-def _starts(sorted_: Labels) -> Flags:
+def _starts(sorted_: Labels) -> Bools:
     """Where a value differs from the one before."""
     return np.append(True, sorted_[1:] != sorted_[:-1])[: len(sorted_)]
 
 
-def _summed(labels: Labels, values: NDArray[np.int64] | Flags, number: int) -> Labels:
+def _summed(labels: Labels, values: NDArray[np.int64] | Bools, number: int) -> Labels:
     return np.bincount(labels, values, number).astype(np.int64)
 
 
-def divided(labels: Labels, values: Flags) -> Labels:
+def divided(labels: Labels, values: Bools) -> Labels:
     """Labels of classes divided by whether rows have a value, from 0 without gaps."""
     codes = 2 * labels + values
     used = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)

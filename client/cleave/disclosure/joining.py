@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from cleave.disclosure.crowds import NO_CLASS, Crowd, Flags, Labels, divided
+from cleave.disclosure.crowds import NO_CLASS, Crowd, Bools, Labels, divided
 
 Shown = Literal[0, 1, 2]
 Class = tuple[int, int]  # cell, and pattern: a bit for each measure that may be NULL, set where it has a value
@@ -27,9 +27,9 @@ def joined(
     least: int,
     groupings: Sequence[Labels],
     groups: int,
-    values: Sequence[Flags],
-    admitted: Callable[[int, Flags, Flags], Flags],
-) -> Flags:
+    values: Sequence[Bools],
+    admitted: Callable[[int, Bools, Bools], Bools],
+) -> Bools:
     """Which arguments have joined each of so many `groups` (groups, arguments).
 
     `groupings`: each gives the group of every class, or NO_CLASS; these groups are large enough. `values`: for each
@@ -57,7 +57,7 @@ class _Division:
         self._classes = len(grouping)
         self._groups = self._labels = grouping[self._places]
 
-    def refusing(self, value: Flags, least: int) -> Labels:
+    def refusing(self, value: Bools, least: int) -> Labels:
         """The groups in which a class would be too small if it were divided by `value`."""
         value = value[self._places]
         inside = is_divided(self._labels, value)
@@ -68,11 +68,11 @@ class _Division:
         large = self._crowd.sizes(labels, int(codes.max()) + 1).large(least)
         return self._groups[inside][~large[codes]]
 
-    def divide(self, value: Flags, joins: Flags) -> None:
+    def divide(self, value: Bools, joins: Bools) -> None:
         self._labels = divided(self._labels, value[self._places] & joins[self._groups])
 
 
-def is_divided(labels: Labels, value: Flags) -> Flags:
+def is_divided(labels: Labels, value: Bools) -> Bools:
     """Whether some classes of the same label have a value, and some not."""
     has = np.zeros((int(labels.max(initial=-1)) + 1, 2), np.bool_)
     has[labels, value.astype(np.int64)] = True

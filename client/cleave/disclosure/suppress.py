@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.disclosure.crowds import NO_CLASS, Crowd, Flags, Labels, divided
+from cleave.disclosure.crowds import NO_CLASS, Crowd, Bools, Labels, divided
 from cleave.disclosure.joining import joined
 from cleave.sql.rejoin import Groups, Members
 from cleave.sql.tally import Tally
@@ -124,7 +124,7 @@ class _AnswerRows:
     def hidden(self, shown: Sequence[int]) -> list[frozenset[int]]:
         """The arguments that do not join, for each of the rows `shown`."""
 
-        def admitted(argument: int, have_joined: Flags, joining: Flags) -> Flags:
+        def admitted(argument: int, have_joined: Bools, joining: Bools) -> Bools:
             return self._unexposed_by(argument, shown, have_joined, joining) if self._sets else joining
 
         is_shown = np.isin(range(len(self._of)), shown)
@@ -132,7 +132,7 @@ class _AnswerRows:
         joins = joined(self._crowd, self._least, groupings, len(self._of), self._values, admitted)
         return [frozenset(compress(range(len(row)), row)) for row in (~joins[list(shown)]).tolist()]
 
-    def _unexposed_by(self, argument: int, shown: Sequence[int], have_joined: Flags, joining: Flags) -> Flags:
+    def _unexposed_by(self, argument: int, shown: Sequence[int], have_joined: Bools, joining: Bools) -> Bools:
         """Those of the rows `joining` that the argument can join without exposing a class."""
         before = have_joined @ (np.uint64(1) << np.arange(have_joined.shape[1], dtype=np.uint64))
         left = [row for row in shown if joining[row]]
@@ -183,7 +183,7 @@ class _AnswerRows:
         return [row for row, _ in sums], np.asarray(labels, np.int64), list(classes)
 
 
-def _have_value(patterns: NDArray[np.uint64], argument: int) -> Flags:
+def _have_value(patterns: NDArray[np.uint64], argument: int) -> Bools:
     return (patterns >> np.uint64(argument) & np.uint64(1)).astype(np.bool_)
 
 
