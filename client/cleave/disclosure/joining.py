@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from cleave.disclosure.crowds import NO_CLASS, Crowd, Bools, Labels, divided
+from cleave.disclosure.crowds import NO_CLASS, Bools, Crowd, Labels, divided
 
 Shown = Literal[0, 1, 2]
 Class = tuple[int, int]  # cell, and pattern: a bit for each measure that may be NULL, set where it has a value

@@ -4,9 +4,8 @@ It happens before HAVING, ORDER BY and LIMIT, so these only see what is shown, a
 hidden one. A group's size is its number of people, or rows, after WHERE. One answer cannot protect against two
 questions whose difference is a small group, nor against expressions that select rows within a large group.
 
-In a shown group, NULLs divide the rows: if one of twelve rows has a value, the sum is that value. So the arguments of
-an answer join one after the other. An argument joins a group if each class of its rows is large enough; classes differ
-in which of the joined arguments, and this one, are NULL. Figures of other arguments are hidden.
+In a shown group, the arguments of the answer join one after the other (rule A1, `cleave.disclosure.joining`). Figures
+of those that do not join are hidden.
 
 With GROUPING SETS, ROLLUP or CUBE one answer has sums of sums, and a hidden group or class could be computed by
 subtraction. So more is hidden until none can: see `_exposed`.
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.disclosure.crowds import NO_CLASS, Crowd, Bools, Labels, divided
+from cleave.disclosure.crowds import NO_CLASS, Bools, Crowd, Labels, divided
 from cleave.disclosure.joining import joined
 from cleave.sql.rejoin import Groups, Members
 from cleave.sql.tally import Tally
