@@ -52,7 +52,7 @@ def joining(rows: Sequence[Row], arguments: int, least: int, *, people: bool) ->
 
 @dataclass(frozen=True)
 class Random:
-    """A random table of few people. Its arrays have one entry for several rows where people are not counted."""
+    """A random table of few people."""
 
     rows: list[Row]
     arguments: int
@@ -86,13 +86,13 @@ class Random:
 
     def tally(self) -> Tally:
         """As a question counts them: rows that are alike are one entry."""
-        rows = list(dict.fromkeys(self.rows)) if self.people else self.rows
+        rows = list(dict.fromkeys(self.rows))
         return Tally(
             np.array([row.group for row in rows], np.int64),
             np.array([pattern(row) for row in rows], np.uint64),
             np.array([row.party for row in rows], np.int64),
             np.array([NOBODY if row.person is None else row.person for row in rows], np.int64) if self.people else None,
-            np.array([self.rows.count(row) if self.people else 1 for row in rows], np.int64),
+            np.array([self.rows.count(row) for row in rows], np.int64),
         )
 
 
