@@ -118,6 +118,12 @@ def test_sizes_of_classes(seed: int) -> None:
     ]
     assert sizes.whole.tolist() == [size(rows, people=table.people) for rows in unions]
     assert sizes.seen.tolist() == [seen(rows, people=table.people) for rows in unions]
+    parties = sorted({row.party for row in table.rows}) if len({row.party for row in table.rows}) > 1 else []
+    parties = [each for each in parties if any(row.party == each for rows in unions for row in rows)]
+    views = [[[row for row in rows if row.party != party] for rows in unions] for party in [None, *parties]]
+    assert [([*map(bool, unknown)], people.tolist()) for unknown, people in sizes.views()] == [
+        ([*map(bool, view)], [size(rows, people=table.people) for rows in view]) for view in views
+    ]
     assert np.flatnonzero(sizes.large(3)).tolist() == [n for n in range(5) if sizes.seen[n] >= 3]
     complete = [row for row in table.rows if len(row.has) == table.arguments]
     assert seen_with_values(tally, table.arguments) == seen(complete, people=table.people)

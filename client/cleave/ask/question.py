@@ -24,29 +24,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningQuestion:
-    """One question under way."""
+    """One question under way.
 
-    options: Options
+    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none. `sized`: count
+    `Answer.people` then.
+    """
+
+    pad: bool
+    least: int
     progress: Progress
     deadline: Deadline
     clock: Clock
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one question.
+    """Options of one question, which its plan is made for.
 
     `pad` rounds the number of chunks up to a power of two. Groups with fewer than `min_group` people (or rows, if the
     schema names no entity) are left out; 0 means the table's own minimum, which only a stored table with contributors
     has. `yes` allows smaller groups than the table's own minimum; the table's log then says so, unless the caller has
-    already `logged` the question. `sized` counts the people of an answer under a minimum: see `Answer.people`.
+    already `logged` the question.
     """
 
     pad: bool = False
     min_group: int = 0
     yes: bool = False
     logged: bool = False
-    sized: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError."""
@@ -162,7 +167,7 @@ class Loaded:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`people`: people, or rows, of all selected rows with a value in every argument, in the view of each party: of all
-    parties but any one. None unless the options ask for it.
+    parties but any one. None unless it was asked for, under a threshold.
     """
 
     result: ResultTable

@@ -6,6 +6,7 @@ give the same label to classes that they count together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,18 +21,51 @@ NO_CLASS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """For each label and party with rows there: the people, or rows, of all other parties."""
+
+    labels: Labels
+    parties: Labels
+    others: Labels
+
+
+@dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of people, or rows, by label: `whole`, and the fewest `seen` by a party.
+    """By label: `parties` with rows, and their people, or rows. `shares` is None if all rows are of one party.
 
     A party knows its own rows, so it sees the people of all others, if these have rows.
     """
 
+    parties: Labels
     whole: Labels
-    seen: Labels
+    shares: Shares | None = None
+
+    @property
+    def seen(self) -> Labels:
+        """The people, or rows, in the view of the party that sees fewest."""
+        seen = self.whole.copy()
+        if self.shares is not None:
+            has_others = self.parties[self.shares.labels] > 1
+            np.minimum.at(seen, self.shares.labels[has_others], self.shares.others[has_others])
+        return seen
 
     def large(self, least: int) -> Bools:
         """Which are large enough. What has no rows is not; the caller may allow it."""
         return self.seen >= least
+
+    def views(self) -> Iterator[tuple[Bools, Labels]]:
+        """For an outsider, then for each party if there are several: what has rows that it does not know, and their
+        people, or rows.
+        """
+        yield self.parties > 0, self.whole
+        if (shares := self.shares) is None:
+            return
+        for party in np.unique(shares.parties):
+            own = shares.parties == party
+            parties, people = self.parties.copy(), self.whole.copy()
+            parties[shares.labels[own]] -= 1
+            people[shares.labels[own]] = shares.others[own]
+            yield parties > 0, people
 
 
 class Crowd:
@@ -67,14 +101,11 @@ class Crowd:
             label, party, people, alone = self._holding(found[chosen], self._holders[chosen])
         whole = _summed(label, people, number)
         if not self._has_parties:
-            return Sizes(whole, whole)
+            return Sizes((np.bincount(label, minlength=number) > 0).astype(np.int64), whole)
         pairs, of_pair = np.unique(label * self._width + party, return_inverse=True)
-        label = pairs // self._width
+        label, party = pairs // self._width, pairs % self._width
         others = whole[label] - _summed(of_pair, alone, len(pairs))
-        has_others = np.bincount(label, minlength=number)[label] > 1
-        seen = whole.copy()
-        np.minimum.at(seen, label[has_others], others[has_others])
-        return Sizes(whole, seen)
+        return Sizes(np.bincount(label, minlength=number), whole, Shares(label, party, others))
 
     def _holding(self, labels: Labels, holders: Labels) -> tuple[Labels, Labels, Bools, Bools]:
         """Every label, person and party once: label, party, whether it counts for the person in the label, and whether
