@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class RunningQuestion:
     """One question under way.
 
-    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none.
+    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none. `sized`: count
+    `Answer.people` then.
     """
 
     pad: bool
@@ -34,6 +35,7 @@ class RunningQuestion:
     progress: Progress
     deadline: Deadline
     clock: Clock
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +166,15 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`people`: people, or rows, of all selected rows with a value in every argument, in the view of each party: of all
+    parties but any one. None unless it was asked for, under a threshold.
+    """
+
     result: ResultTable
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage
     timings: dict[str, float]  # seconds by stage
+    people: int | None = None
 
 
 class Clock:
