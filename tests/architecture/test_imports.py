@@ -66,8 +66,8 @@ ROOMS = {
 # from floors below its own.
 FLOORS = {
     "cleave.ask": (
-        "config joining pointing question threshold",
-        "options way",
+        "config joining pointing question",
+        "options threshold way",
         "owners plan services",
         "describe reader",
         "source",

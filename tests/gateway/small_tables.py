@@ -125,6 +125,9 @@ class Figure:
 
     def numbers(self, stays: Sequence[Stay]) -> Iterator[Number[Unknown]]:
         """What the shown figure gives away: a mean its sum and count, a variance the sum of squares too."""
+        if self.name == "people":
+            yield {("person", each.patient): 1 for each in stays if each.patient is not None}
+            return
         if self.of is None:
             yield {("row", each.number): 1 for each in stays}
             return
@@ -338,7 +341,12 @@ class SmallTable:
         unknowns = {unknown for number in numbers for unknown in number}
         for party in (None, "", *self.parties):
             others = {each.number: each for each in self.stays if each.party != party}
-            person_of = {each: self.person_of(others[each[1]]) for each in unknowns if each[1] in others}
+            known = {each.patient for each in self.stays if each.party == party}
+            person_of = {
+                (kind, each): each if kind == "person" else self.person_of(others[each])
+                for kind, each in unknowns
+                if (each not in known if kind == "person" else each in others)
+            }
             found = revealed(numbers, person_of, LEAST)
             if found is not None:
                 who = {None: "an outsider", "": "the owner"}.get(party, party)

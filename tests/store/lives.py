@@ -624,6 +624,10 @@ class Life:
     def know(self, number: Number[Unknown], name: str) -> None:
         self.numbers.setdefault(frozenset(number.items()), f"{name} after {len(self.did)} changes")
 
+    def has(self, start: str) -> bool:
+        """True if an analyst read a number whose name begins so."""
+        return any(name.startswith(start) for name in self.numbers.values())
+
     # the attack
 
     def check(self) -> None:

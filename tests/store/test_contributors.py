@@ -28,7 +28,7 @@ from cleave.table.stream import open_stream, open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
-from tests.store.contributing import HEADER, World, kept
+from tests.store.contributing import HEADER, World, copied_for_each, kept
 from tests.unit.test_line_ends import nothing_read, one_row_less
 
 OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
@@ -64,9 +64,7 @@ def taken_in(world: World) -> None:
     world.collect()
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, registered)
+world = copied_for_each(registered)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cleave.releases.releases import release, revoke
 from cleave.store.dropping import drop
 from cleave_shared.errors import InputError
 from tests.campaign import sampled
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.noising import NoisyReleases, made
 from tests.store.test_release_faults import stopped
 
@@ -25,9 +25,7 @@ STEPS = pytest.mark.parametrize("step", sampled(3, 2, 1))
 MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
-    return kept_as(NoisyReleases, tmp_path / "world", key_file, NoisyReleases.begin)
+world = copied_for_each(NoisyReleases.begin, NoisyReleases)
 
 
 def released(world: NoisyReleases, stores: Stores | None = None) -> noising.NoisyReleaseFacts:

@@ -29,7 +29,7 @@ from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError
 from tests.campaign import FULL, sampled
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.faulty import Failing, KilledError
 from tests.store.releasing import Releases, rows
 
@@ -53,9 +53,7 @@ def grown(world: Releases) -> None:
     append(world)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Releases:
-    return kept_as(Releases, tmp_path / "world", key_file, grown)
+world = copied_for_each(grown, Releases)
 
 
 def rows_shown(world: Releases, name: str, memory: str = "") -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +124,7 @@ def test_patterns_of_null_of_two_columns(life: Life) -> None:
     assert life.shown == {A}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_an_expression_of_columns_that_were_corrected(life: Life) -> None:
     life.begin(people(life, A, range(6)))
     life.release()
@@ -133,6 +134,7 @@ def test_an_expression_of_columns_that_were_corrected(life: Life) -> None:
     assert life.shown == {A}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_a_ward_with_another_name_and_one_person_more(life: Life) -> None:
     life.begin([*people(life, A, range(4)), *people(life, C, range(4, 8))])
     life.release()
@@ -170,12 +172,63 @@ def test_squares_of_few_people_are_not_released(life: Life) -> None:
     assert [name for name in squares if str(B) in name] == squares != []
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_no_sum_of_products_is_released(life: Life) -> None:
     life.begin(people(life, A, range(10)))
     for each in EXPRESSIONS:
         life.derive_as(each)
     life.release()
     assert any("sum of sum_of_both" in name for name in life.numbers.values())
+
+
+@pytest.fixture
+def dominated(life: Life) -> Life:
+    life.dominance = True
+    return life
+
+
+def shown(life: Life, cell: Cell) -> set[str]:
+    """The measures whose sum a part of a cell has."""
+    return {name for name in ("age", "lab", "twice", "sum_of_both") if life.has(f"sum of {name} of {cell} ")}
+
+
+def valued(life: Life, cell: Cell, ages: Sequence[int | None], labs: Sequence[int | None]) -> list[Row]:
+    """A row of each of as many people."""
+    pairs = zip(people(life, cell, range(len(ages))), ages, labs, strict=True)
+    return [life.made_as(each, age=age, lab=lab) for each, age, lab in pairs]
+
+
+def test_a_sum_that_one_person_has_most_of_is_withheld(dominated: Life) -> None:
+    """More than four fifths of the absolute values: four fifths are shown. A combination reads both columns."""
+    life = dominated
+    life.begin([*valued(life, A, [81, 10, 10], [1, 1, 1]), *valued(life, B, [80, 10, 10], [1, 1, 1])])
+    life.derive_as("sum_of_both")
+    life.release()
+    assert (shown(life, A), shown(life, B)) == ({"lab"}, {"age", "lab", "sum_of_both"})
+
+
+def test_a_sum_of_both_signs_is_withheld_by_its_absolute_values(dominated: Life) -> None:
+    life = dominated
+    life.begin([*valued(life, A, [1, 1, 1], [900, -1, -1]), *valued(life, B, [1, 1, 1], [500, -500, 1])])
+    life.release()
+    assert (shown(life, A), shown(life, B)) == ({"age"}, {"age", "lab"})
+
+
+def test_several_rows_of_one_person_dominate_together(dominated: Life) -> None:
+    life = dominated
+    rows = [*valued(life, A, [30, 5, 5], [1, 1, 1]), life.made_as(life.row(A, 0), age=60, lab=1)]
+    life.begin(rows)
+    life.release()
+    assert shown(life, A) == {"lab"}
+
+
+def test_a_dominated_measure_does_not_join(dominated: Life) -> None:
+    """Who has a lab has no age and the other way round; one has both. Where ages are dominated, labs are shown."""
+    life = dominated
+    ages, labs = [90, 1, 1, 1, None, None, None], [None, None, None, 1, 1, 1, 1]
+    life.begin([*valued(life, A, ages, labs), *valued(life, B, [2, *ages[1:]], labs)])
+    life.release()
+    assert (shown(life, A), shown(life, B)) == ({"lab"}, {"age"})
 
 
 def test_revoking_publishes_nothing(life: Life) -> None:
@@ -202,6 +255,7 @@ def test_a_rotation_publishes_nothing_twice(life: Life) -> None:
     assert life.shown == {A, C}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_people_who_wait_change_nothing_that_an_analyst_reads(life: Life) -> None:
     """Answers, warnings and sizes are the same, whether or not a cell has fewer people than are released."""
     life.begin([*people(life, A, range(4)), *people(life, C, range(4))])
