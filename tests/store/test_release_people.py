@@ -1,4 +1,4 @@
-"""No combination of all numbers ever released is about fewer people than --min-cell, whatever happens to the table.
+"""Rule R8: no combination of all numbers ever released is about fewer people than --min-cell, whatever happens.
 
 `tests.store.lives` makes lives of tables and reads all numbers, `tests.solver` looks for combinations; neither knows a
 rule of releases.
@@ -124,6 +124,7 @@ def test_patterns_of_null_of_two_columns(life: Life) -> None:
     assert life.shown == {A}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_an_expression_of_columns_that_were_corrected(life: Life) -> None:
     life.begin(people(life, A, range(6)))
     life.release()
@@ -133,6 +134,7 @@ def test_an_expression_of_columns_that_were_corrected(life: Life) -> None:
     assert life.shown == {A}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_a_ward_with_another_name_and_one_person_more(life: Life) -> None:
     life.begin([*people(life, A, range(4)), *people(life, C, range(4, 8))])
     life.release()
@@ -170,6 +172,7 @@ def test_squares_of_few_people_are_not_released(life: Life) -> None:
     assert [name for name in squares if str(B) in name] == squares != []
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_no_sum_of_products_is_released(life: Life) -> None:
     life.begin(people(life, A, range(10)))
     for each in EXPRESSIONS:
@@ -252,6 +255,7 @@ def test_a_rotation_publishes_nothing_twice(life: Life) -> None:
     assert life.shown == {A, C}
 
 
+@pytest.mark.slow  # the random lives above are quick
 def test_people_who_wait_change_nothing_that_an_analyst_reads(life: Life) -> None:
     """Answers, warnings and sizes are the same, whether or not a cell has fewer people than are released."""
     life.begin([*people(life, A, range(4)), *people(life, C, range(4))])
