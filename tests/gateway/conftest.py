@@ -146,6 +146,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], in
     some = {"tables": ["visits"], "columns": ["visits.ward", "VISITS.bill", "visits.id"]}
     write_user(users, "some", secret, **told | some | {"rows": False})
     write_user(users, "some_rows", secret, **told | some)
+    write_user(users, "wardless", secret, **told | some | {"rows": False, "columns": ["visits.bill", "visits.id"]})
     tokens = {
         name: write_user(users, name, None, **told | more | {"token": True})
         for name, more in (("owner", {}), ("wards_only", {"tables": ["wards"]}), ("counter", {"rows": False}))

@@ -1,4 +1,4 @@
-"""Which rows the totals of a noisy release count, against sums in Python over the rows and their random bits."""
+"""Which rows the totals of a noisy release count (rule N1), against sums in Python over rows and their random bits."""
 
 from __future__ import annotations
 

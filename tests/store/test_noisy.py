@@ -1,4 +1,4 @@
-"""Noisy releases: what is drawn and spent, and what analysts are answered. `test_kept` has which rows count."""
+"""Noisy releases (rules N2 to N7): what is drawn and spent, and what analysts are answered. `test_kept` has N1."""
 
 from __future__ import annotations
 

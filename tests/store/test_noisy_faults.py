@@ -1,4 +1,4 @@
-"""Noisy releases that are stopped at any write, or made twice at once: each is published once and paid once."""
+"""Noisy releases that are stopped at any write, or made twice at once: each is published and paid once (rule N5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row is published once: marks and digests follow it through every change."""
+"""A row is published once (rules R1 and R3): marks and digests follow it through every change."""
 
 from __future__ import annotations
 

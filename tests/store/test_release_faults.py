@@ -1,4 +1,4 @@
-"""Releases that are stopped, tampered with or replayed; and what an analyst's and a contributor's files open."""
+"""Releases that are stopped, tampered with or replayed; and what files of analysts (rule R6) and contributors open."""
 
 from __future__ import annotations
 
