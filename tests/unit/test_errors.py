@@ -48,7 +48,6 @@ NO_OPTION = (  # usage that is about several options, columns or none
     *("derive takes an expression", "time, event and group are different", "principal components"),
     *("there is a snapshot already", "a name cannot be read", "there are no services in this process"),
     *("--profile, --region and --sign are about", "--epsilon needs --most-rows"),
-    "_ is of ",  # options of noisy or exact releases, named first
 )
 
 

@@ -86,8 +86,9 @@ def choices_of(options: Mapping[str, Any]) -> Choices | None:
         if flag.kind != chosen.NAME:
             needs = KINDS[flag.kind].OPTION
             way = of_kinds[needs or chosen.OPTION].words.split()[0]
-            text = f"{flag.words.split()[0]} is of {flag.kind} releases"
-            raise UsageError(f"{text}: give {way} too" if needs else f"{text}: leave it out, or {way}")
+            option = flag.words.split()[0]
+            text = f"{option} is of {flag.kind} releases"
+            raise UsageError(f"{text}: give {way} too" if needs else f"{text}: leave it out, or {way}", name=option)
     return chosen.chosen(options) if given else None
 
 
