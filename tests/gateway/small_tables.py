@@ -126,7 +126,8 @@ class Figure:
     def numbers(self, stays: Sequence[Stay]) -> Iterator[Number[Unknown]]:
         """What the shown figure gives away: a mean its sum and count, a variance the sum of squares too."""
         if self.name == "people":
-            yield {("person", each.patient): 1 for each in stays if each.patient is not None}
+            group = min(each.number for each in stays)  # whether somebody is in it says nothing of another one
+            yield {("person", (each.patient, group)): 1 for each in stays if each.patient is not None}
             return
         if self.of is None:
             yield {("row", each.number): 1 for each in stays}
@@ -252,7 +253,7 @@ def _figure(rng: random.Random) -> Figure:
         return Figure(name)
     one = rng.choice(["age", "age", "lab", "lab", "bill"])
     if name in SPREADS:
-        return Figure(name, Sum({one: 1}))  # rule G1: of one stored number
+        return Figure(name, Sum({one: 1}))
     if rng.random() < 0.5:
         return Figure(name, Sum({one: 1}))
     names = rng.sample(["age", "lab", "bill"], rng.randint(1, 3))
@@ -343,9 +344,9 @@ class SmallTable:
             others = {each.number: each for each in self.stays if each.party != party}
             known = {each.patient for each in self.stays if each.party == party}
             person_of = {
-                (kind, each): each if kind == "person" else self.person_of(others[each])
+                (kind, each): each[0] if kind == "person" else self.person_of(others[each])
                 for kind, each in unknowns
-                if (each not in known if kind == "person" else each in others)
+                if (each[0] not in known if kind == "person" else each in others)
             }
             found = revealed(numbers, person_of, LEAST)
             if found is not None:
