@@ -775,7 +775,7 @@ def test_rows_with_a_null_in_the_entity_are_of_nobody(entity: Any, way: dict[str
     frame["c"] = frame["c"].astype("Int64")
     error = refused("y ~ a + b + c", data=frame, **given)
     assert "4 parameters, more than a third of the people: " in error.message
-    assert "(rule P2)" in error.hint
+    assert error.message.endswith("(rule P2)")
     assert len(cleave.fit(frame, "y ~ a + c", **given).names) == 3
 
 

@@ -166,6 +166,7 @@ def test_releases_publish_what_joins(seed: int) -> None:
         why = {each: reason for each, reason in why.items() if each not in joined}
         expected[number] = Part(size(rows, people=table.people), tuple(shown), why)  # type: ignore[arg-type]
     assert parts == expected
+    assert {type(each) for part in parts.values() for each in part.shown} <= {int}
 
 
 def test_random_tables_have_everything() -> None:
