@@ -64,7 +64,7 @@ LASTING := -o faulthandler_timeout=86400  # of one test
 # Campaigns at FACTOR times their size: all of them, or TESTS=tests/property/test_oracle.py.
 campaign: setup
 	CLEAVE_CAMPAIGN=$(or $(FACTOR),10) nice -n 19 $(BIN)/python -m pytest -m "not sam and not clients" $(LASTING) \
-		$(or $(TESTS),$(shell grep -rl 'from tests.campaign import' tests --include='test_*.py'))
+		$(or $(TESTS),$(shell grep -rlE 'from tests.campaign import|sampled\([0-9]+, [0-9]+\)' tests --include='test_*.py'))
 
 # Stored tables under kills at every write, several writers, a failing S3 and a full disk: FACTOR times their usual size.
 FAULTS := alter beside campaign contribute_resume contributor_faults erased faults foreign keys killed \

@@ -7,6 +7,7 @@ from cleave.ask.finishing import finished, finished_whole
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestion
 from cleave.ask.session import Session
+from cleave.ask.threshold import Threshold
 from cleave.ask.ways.encrypted import encrypted_sums
 from cleave.ask.ways.file import FileWay, local_sums, split_in_time
 from cleave.ckks.secret_key import SecretKey
@@ -21,7 +22,9 @@ from cleave_shared import limits
 def question_of(
     options: Options = DEFAULTS, deadline: Deadline | None = None, progress: Progress | None = None
 ) -> RunningQuestion:
-    return RunningQuestion(options, progress or Silent(), deadline or Deadline(limits.QUERY_SECONDS), Clock())
+    least = Threshold.of(options, {}).least
+    deadline = deadline or Deadline(limits.QUERY_SECONDS)
+    return RunningQuestion(options.pad, least, progress or Silent(), deadline, Clock())
 
 
 def run_query(

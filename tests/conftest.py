@@ -32,6 +32,7 @@ from cleave.store import schemas
 from cleave.table import duck
 from cleave_shared.params import DEFAULT_PROFILE
 from tests.budgets import Budgets
+from tests.campaign import FULL
 
 # A runner started in the background of a shell, or by nohup, ignores these, and so would every process the tests end.
 for _interrupt in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -62,12 +63,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before what is slow is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     cases: Counter[str] = Counter()
+    of_campaigns: set[pytest.Item] = set()
     for item in items:
         if sampled := item.get_closest_marker("sampled"):
             test = item.nodeid.split("[")[0]
-            if cases[test] % sampled.args[0]:
+            quick, slow = (*sampled.args, 1)[:2]
+            if cases[test] % quick:
                 item.add_marker("slow")
+                if cases[test] % slow and not FULL:
+                    of_campaigns.add(item)
             cases[test] += 1
+        if (again := item.get_closest_marker("again")) and not FULL:
+            if cases[str(item.path)] % again.args[0]:
+                of_campaigns.add(item)
+            cases[str(item.path)] += 1
+    if of_campaigns:
+        config.hook.pytest_deselected(items=[*of_campaigns])
+        items[:] = [item for item in items if item not in of_campaigns]
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
     if (seed := config.getoption("shuffle")) is not None:
         order = random.Random(seed)

@@ -19,7 +19,7 @@ from cleave.ask.files import FileSource
 from cleave.ask.finishing import finished
 from cleave.ask.options import Access
 from cleave.ask.owners import open_tables
-from cleave.ask.question import DEFAULTS, Clock, GroupSums, RunningQuestion
+from cleave.ask.question import Clock, GroupSums, RunningQuestion
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.cipher import Cipher
@@ -143,7 +143,7 @@ def of_file(made: Made, stack: ExitStack) -> Parts:
         return [transport.plain(each) for each in mine]
 
     responses, answered = plain(), check()
-    keys, question = halves.keys, RunningQuestion(DEFAULTS, Silent(), Deadline(SECONDS), Clock())
+    keys, question = halves.keys, RunningQuestion(False, 0, Silent(), Deadline(SECONDS), Clock())
 
     def finish() -> Any:
         figures = partial(Figures, columns, answered)

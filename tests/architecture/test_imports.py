@@ -67,7 +67,7 @@ ROOMS = {
 FLOORS = {
     "cleave.ask": (
         "config joining pointing question",
-        "options way",
+        "options threshold way",
         "owners plan services",
         "describe reader",
         "source",

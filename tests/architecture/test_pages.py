@@ -48,6 +48,14 @@ def test_aggregates_are_named_by_their_whole_names() -> None:
     assert sorted({each for each in found if each[1] in cut}) == []
 
 
+def test_nothing_but_noise_is_called_differentially_private() -> None:
+    """Rule N8: a line that says so names noise, or denies it."""
+    called = [line for page in PAGES for line in page.read_text("utf-8").splitlines() if "ifferential" in line]
+    called = [line for line in called if re.search(r"ifferential(ly)? priva", line)]
+    assert len(called) >= 4
+    assert [line for line in called if not re.search(r"[Nn]ois|Nothing else", line)] == []
+
+
 def test_no_page_installs_the_name_from_an_index() -> None:
     """Until the package is on PyPI, somebody else may take the name there."""
     installs = re.compile(r"pip\s+install\s+(?:-\S+\s+)*[\"']?cleave(?!_sql-\*\.whl)\S*")

@@ -192,6 +192,7 @@ def test_only_a_second_lineage_is_warned_of(parties: Parties) -> None:
 
 
 def test_a_page_is_approved_before_anything_is_released(parties: Parties) -> None:
+    """Rule R7."""
     west, key = parties.at("west"), ("--key", "key.json")
     Path("more.csv").write_text(Path("stays.csv").read_text().splitlines()[0] + "\n" + "C,f,4.00\n" * 4)
     schema = ("--schema", "stays.schema.toml")

@@ -76,37 +76,8 @@ def test_options_that_few_need_come_last(cli: Cli) -> None:
     assert "--job" not in advanced
 
 
-@pytest.mark.parametrize(
-    ("words", "near"),
-    [
-        (["qurey"], "'query'"),
-        (["key", "shwo"], "'show'"),
-        (["query", "--stroe", "x"], "'--store'"),
-        (["drop", "t", "--ys"], "'--yes'"),
-    ],
-)
-def test_a_misspelled_word_gets_the_nearest_as_a_hint(cli: Cli, words: list[str], near: str) -> None:
-    assert f"hint: did you mean {near}?" in cli.fails(2, *words)
-
-
 def test_the_version_is_printed(cli: Cli) -> None:
     assert re.fullmatch(r"cleave \d+\.\d+\.\d+(\.dev\d+)?\n", cli.run("--version").stdout)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["no-such-command"],
-        ["--no-such-option"],
-        ["query"],
-        ["query", "t.csv"],
-        ["plan", "t.csv"],
-        ["key", "export"],
-        ["serve", "--port", "70000"],
-    ],
-)
-def test_usage_errors_exit_with_2_and_name_help(cli: Cli, words: list[str]) -> None:
-    assert "--help" in cli.fails(2, *words)
 
 
 def failing(cli: Cli, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Cli:

@@ -99,20 +99,6 @@ def test_a_file_holds_what_stdout_would(ready: Cli, table: Path, name: str) -> N
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--format", "parquet"],
-        ["-o", "answer.docx"],
-        ["--json", "--format", "csv"],
-        ["--format", "yaml"],
-    ],
-)
-def test_contradictions_are_usage_errors(ready: Cli, table: Path, options: list[str]) -> None:
-    ready.fails(2, "query", "t.csv", SQL, *options)
-    assert not list(Path().glob("answer.*"))
-
-
 def test_no_format_has_a_digit_beyond_the_bound() -> None:
     given = answer([["a", 3, 2.512345]], [[None, None, 0.25]], [[None, None, False]])
     for chosen in Format:

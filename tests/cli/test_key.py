@@ -40,12 +40,6 @@ def test_a_key_without_a_passphrase_has_to_be_asked_for(cli: Cli, tmp_path: Path
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_key_is_never_overwritten(cli: Cli, key_file: Path) -> None:
-    before = key_file.read_bytes()
-    assert "already exists" in cli.fails(5, "key", "new", "--key", key_file, "--no-passphrase")
-    assert key_file.read_bytes() == before
-
-
 def test_show_needs_no_passphrase(cli: Cli, key_file: Path) -> None:
     info = describe_key(key_file)
     assert info.key_id in cli.run("key", "show", "--key", key_file).stdout

@@ -117,7 +117,7 @@ def run(cli: Cli, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> Iterat
         (root / "locked").chmod(0o700)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18, 3)
 @pytest.mark.parametrize(("command", "option"), list(options()))
 def test_a_name_that_cannot_be_used_is_shown_with_the_reason(
     run: Callable[..., Any], command: str, option: str

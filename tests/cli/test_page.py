@@ -51,15 +51,6 @@ def test_the_page_goes_with_every_other_way_to_write(ready: Cli, table: Path, tm
     assert data((tmp_path / "a.html").read_text("utf-8"))
 
 
-def test_a_file_that_is_there_stays_as_it_is(ready: Cli, tmp_path: Path) -> None:
-    """And is told before the table is looked for."""
-    page = tmp_path / "page.html"
-    page.write_text("mine")
-    told = ready.fails(3, "query", tmp_path / "nowhere.csv", WARDS, "--report", page)
-    assert "page.html: already exists" in told
-    assert page.read_text() == "mine"
-
-
 def test_a_question_that_fails_leaves_no_page(ready: Cli, table: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     undecided = "SELECT ward FROM patients GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0"

@@ -190,17 +190,6 @@ def test_files_that_hold_no_sql(ready: Cli, small: Path, tmp_path: Path, content
     assert problem in ready.fails(3, "query", small, "--sql-file", file)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["SELECT 1", "--sql-file", "-"]],
-)
-def test_one_question_is_needed(ready: Cli, small: Path, options: list[str]) -> None:
-    for command in ("query", "plan"):
-        assert "one query is needed" in ready.fails(2, command, small, *options)
-        assert "a query is needed" in ready.fails(2, command, small)
-        assert "both the table and the SQL" in ready.fails(2, command, "-", "--sql-file", "-")
-
-
 def test_one_question_over_http(ready: Cli, table: Path, service: str) -> None:
     result = ready.run("query", table, QUESTION, "--json", "--endpoint", service)
     assert result.exit_code == 0, result.output

@@ -27,6 +27,24 @@ REFUSED = [
         f"query patients.csv {AGES} --format yaml",
         "error: Invalid value for '--format': 'yaml' is not one of 'table'",
     ),
+    *((2, words, "--help") for words in ("no-such-command", "--no-such-option", "query", "query t.csv", "plan t.csv")),
+    (2, "key export", "--help"),
+    (2, "serve --port 70000", "--help"),
+    (2, "qurey", "hint: did you mean 'query'?"),
+    (2, "key shwo", "hint: did you mean 'show'?"),
+    (2, "query --stroe x", "hint: did you mean '--store'?"),
+    (2, "drop t --ys", "hint: did you mean '--yes'?"),
+    *(
+        (2, f"{command} {words}", said)
+        for command in ("query", "plan")
+        for words, said in (
+            ("patients.csv 'SELECT 1' --sql-file -", "one query is needed"),
+            ("patients.csv", "a query is needed"),
+            ("- --sql-file -", "both the table and the SQL"),
+        )
+    ),
+    (2, f"query patients.csv {AGES} --format parquet", "error: "),
+    (2, f"query patients.csv {AGES} --json --format csv", "error: "),
     # not: Invalid value: -o
     (2, f"query patients.csv {AGES} -o answer.docx", "error: -o: the ending names no format; "),
     # what is read
@@ -45,7 +63,34 @@ REFUSED = [
     ),
     (3, "schema damaged.xlsx", "cannot be read as an Excel file"),
     (3, "schema damaged.xlsx --sheet A", "cannot be read as an Excel file"),
+    (3, "schema patients.parquet", "there is no such file"),
+    # what a schema is to be
+    (3, "schema new.csv --plain wart", "no column 'wart'"),
+    (3, "schema new.csv --encrypted email", "column 'email': VARCHAR cannot be encrypted"),
+    (2, "schema new.csv --plain ward --sealed Ward", "'Ward' is given both as plain and as sealed"),
+    (2, "schema new.csv --plain ward,", "a name is missing"),
+    *(
+        (2, f"schema new.csv --check {more}", "--check writes nothing")
+        for more in ("--plain ward", "--yes", "--accept")
+    ),
+    (3, "schema new.csv --plain w*d2", "no column matches 'w*d2'"),
+    (3, "schema new.csv --plain wa* --sealed *rd", "column 'ward': 'wa*' makes it plain, '*rd' makes it sealed"),
+    *(
+        (2, f"schema new.csv --page a.html {more}", "--page writes no schema")
+        for more in ("--check", "--from a.toml", "-o a.toml", "--json")
+    ),
+    *(
+        (2, f"schema new.csv --from a.toml {more}", "--from has all choices")
+        for more in ("--plain ward", "--accept", "--skip 1", "--check", "--show-values")
+    ),
     # what is written
+    (3, "schema patients.csv --yes", "already exists"),
+    (
+        3,
+        f"query nowhere.csv {AGES} --report there.html",
+        "there.html: already exists",
+    ),  # before the table is looked for
+    (5, "key new --key there.html --no-passphrase", "already exists"),
     (3, "schema patients.csv -o patients.csv/below/a.toml", "cannot be written"),
     (
         3,
@@ -74,12 +119,20 @@ REFUSED = [
 ]
 
 
+def contents() -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize(("code", "words", "said"), REFUSED, ids=[words for _, words, _ in REFUSED])
 def test_a_command_is_refused(
     ready: Cli, table: Path, code: int, words: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(table.parent)
     Path("damaged.xlsx").write_bytes(b"not a workbook")
-    before = sorted(Path().iterdir())
+    Path("there.html").write_text("mine")
+    Path("new.csv").write_text(
+        "email,ward,age,status\n" + "".join(f"p{n}@example.org,north,{40 + n},x\n" for n in range(10))
+    )
+    before = contents()
     assert said in " ".join(ready.fails(code, *shlex.split(words.format(folder=table.parent))).split("\n"))
-    assert sorted(Path().iterdir()) == before
+    assert contents() == before

@@ -94,25 +94,6 @@ def test_options_settle_what_a_page_begins_with(cli: Cli, csv: Path) -> None:
     assert "<h1><bdi>other</bdi></h1>" in text
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--page", "a.html", "--check"], "--page writes no schema"),
-        (["--page", "a.html", "--from", "a.toml"], "--page writes no schema"),
-        (["--page", "a.html", "-o", "a.toml"], "--page writes no schema"),
-        (["--page", "a.html", "--json"], "--page writes no schema"),
-        (["--from", "a.toml", "--plain", "region"], "--from has all choices"),
-        (["--from", "a.toml", "--accept"], "--from has all choices"),
-        (["--from", "a.toml", "--skip", "1"], "--from has all choices"),
-        (["--from", "a.toml", "--check"], "--from has all choices"),
-        (["--from", "a.toml", "--show-values"], "--from has all choices"),
-    ],
-)
-def test_options_that_exclude_each_other(cli: Cli, csv: Path, options: list[str], problem: str) -> None:
-    assert problem in " ".join(cli.fails(2, "schema", csv, *options).split())
-    assert os.listdir(csv.parent) == ["people.csv"]
-
-
 def test_a_reviewed_schema_is_tried_printed_and_written(cli: Cli, csv: Path, reviewed: Path) -> None:
     result = cli.run("schema", csv, "--from", reviewed)
     assert result.exit_code == 0, result.output

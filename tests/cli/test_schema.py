@@ -51,13 +51,6 @@ def test_another_file_may_be_named(cli: Cli, csv: Path, tmp_path: Path) -> None:
     assert not csv.with_suffix(".schema.toml").exists()
 
 
-def test_a_reviewed_schema_is_never_overwritten(cli: Cli, csv: Path) -> None:
-    target = csv.with_suffix(".schema.toml")
-    target.write_text("reviewed")
-    assert "already exists" in cli.fails(3, "schema", csv, "--yes")
-    assert target.read_text() == "reviewed"
-
-
 def test_names_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "nasty.csv"
     path.write_text('"a\x1b]0;owned\x07","[red]b[/red]"\n1,2\n')
@@ -106,25 +99,6 @@ def test_a_name_with_a_comma_in_it_is_settled_in_quotes(cli: Cli, tmp_path: Path
     assert kinds(tmp_path / "t.schema.toml") == {"a,b": "sealed", "c": "sealed"}
 
 
-@pytest.mark.parametrize(
-    ("code", "options", "problem"),
-    [
-        (3, ["--plain", "wart"], "no column 'wart'"),
-        (3, ["--encrypted", "email"], "column 'email': VARCHAR cannot be encrypted"),
-        (2, ["--plain", "ward", "--sealed", "Ward"], "'Ward' is given both as plain and as sealed"),
-        (2, ["--plain", "ward,"], "a name is missing"),
-        (2, ["--check", "--plain", "ward"], "--check writes nothing"),
-        (2, ["--check", "--yes"], "--check writes nothing"),
-        (2, ["--check", "--accept"], "--check writes nothing"),
-        (3, ["--plain", "w*d2"], "no column matches 'w*d2'"),
-        (3, ["--plain", "wa*", "--sealed", "*rd"], "column 'ward': 'wa*' makes it plain, '*rd' makes it sealed"),
-    ],
-)
-def test_flags_that_settle_nothing(cli: Cli, csv: Path, code: int, options: list[str], problem: str) -> None:
-    assert problem in cli.fails(code, "schema", csv, *options).replace("\n", " ")
-    assert not csv.with_suffix(".schema.toml").exists()
-
-
 def test_accept_settles_what_is_unsure_as_it_is(cli: Cli, csv: Path) -> None:
     result = cli.run("schema", csv, "--accept")
     assert "unsure" not in result.stderr
@@ -168,11 +142,6 @@ def test_force_proposes_again(cli: Cli, csv: Path) -> None:
     assert "--force proposes it again" in cli.fails(3, "schema", csv, "--skip", "0")
     assert cli.run("schema", csv, "--force").exit_code == 0
     assert kinds(target)["email"] == "sealed"
-
-
-def test_a_missing_file_is_reported_before_its_schema(cli: Cli, csv: Path) -> None:
-    csv.with_suffix(".schema.toml").write_text("of a CSV")
-    assert "there is no such file" in cli.fails(3, "schema", csv.with_suffix(".parquet"))
 
 
 def test_columns_that_are_called_otherwise_are_named(cli: Cli, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from cleave.table.duck import parts_of, tree_of
+from tests.campaign import FULL
 from tests.conformance.queries import Query
 
 _CLAUSES = ("where_clause", "having", "qualify", "filter", "limit", "offset", "group_expressions", "orders")
@@ -30,17 +31,22 @@ def clauses(sql: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def one_of_each(queries: Iterable[Query], *, by_source: bool = False, topics: bool = True) -> list[ParameterSet]:
-    """All of `queries`, marked slow except the first with any clause, and of each topic where there are `topics`;
-    `by_source`: and the first with the same sources.
+def one_of_each(
+    queries: Iterable[Query], *, by_source: bool = False, topics: bool = True, every: int = 1
+) -> list[ParameterSet]:
+    """The first of `queries` with any clause, and of each topic where there are `topics`; slow: one in `every` others.
+
+    A campaign has all. `by_source`: and the first with the same sources.
     """
     seen: set[object] = set()
     found = []
-    for query in queries:
+    for at, query in enumerate(queries):
         names = clauses(query.sql)
         shapes: set[object] = {*names, *([query.name.rpartition("-")[0]] if topics else [])}
         if by_source:
             shapes.add(frozenset(query.sources))
-        found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if shapes <= seen else ()))
+        if (again := shapes <= seen) and at % every and not FULL:
+            continue
+        found.append(pytest.param(query, id=query.name, marks=(pytest.mark.slow,) if again else ()))
         seen |= shapes
     return found

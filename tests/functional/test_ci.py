@@ -46,7 +46,7 @@ def test_every_step_runs_and_failed_ones_are_named(tmp_path: Path, fail: str, na
         [ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     lines = done.stdout.splitlines()
-    steps = ["check", "test", "test-slow", "test-clients", "lambda-image", "validate", "build", "test-sam", *deploy]
+    steps = ["check", "test", "test-slow", "lambda-image", "validate", "build", "test-sam", "test-clients", *deploy]
     assert [line.split()[1] for line in lines if line.startswith("target ")] == steps
     assert done.returncode == (1 if named else 0)
     closing = [f"7 passed in {len(each)}.0s" for each in ("test-sam", *deploy, "test-clients", "test-slow", "test")]

@@ -122,7 +122,7 @@ VARCHAR: 'it''s'
 """
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("line", CONSTANTS.strip().splitlines())
 def test_a_constant_of_every_type(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection, line: str) -> None:
     """In SELECT and WHERE, where services answer and where this machine does, and as a parameter."""

@@ -250,7 +250,7 @@ QUESTIONS = {
     [(PATHS[(number + turn) % 3], name) for number, name in enumerate(QUESTIONS) for turn in range(3)],
     indirect=["transport"],
 )
-@pytest.mark.sampled(10)  # the paths in turn
+@pytest.mark.sampled(10, 4)  # the paths in turn
 def test_every_question_through_every_path(world: World, key: SecretKey, transport: Transport, name: str) -> None:
     compare(ask(world, key, transport, QUESTIONS[name]), world.oracles[ROWS], QUESTIONS[name])
 

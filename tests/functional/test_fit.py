@@ -720,7 +720,8 @@ def test_a_small_level_is_refused_and_no_level_is_named() -> None:
     assert "coarser" in error.hint
     assert cleave.fit(frame, "y ~ a", schema=small_schema(), min_group=3).min_group == 3
     error = refused("y ~ a", data=frame, min_group=len(frame) + 1)
-    assert error.message == f"the whole table has fewer than {len(frame) + 1} rows, and the threshold leaves it out"
+    few = f"fewer than {len(frame) + 1} rows"
+    assert error.message == f"the whole table has {few}, and the threshold leaves it out (rules P2 and P3)"
     assert "coarser" not in error.hint
 
 

@@ -44,6 +44,7 @@ TEXTS = [  # for readers
     "(" * 250_000,
 ]
 USERS = ("anna", "ben", "carla")
+PAUSE = 0.0 if FULL else 0.1  # seconds between two of a user's questions: attackers get the processor
 WAIT = 2.0 if FULL else HANGS  # seconds of an answer to a user who asks nothing strange
 TRUE = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY ward"
 
@@ -78,7 +79,7 @@ def test_another_users_question_is_right_after_each_bomb(gateway: Gateway) -> No
     truth = gateway.truth.sql(TRUE).fetchall()
     with closing(gateway.connect()) as other, closing(gateway.connect("counter")) as hostile:
         hostile.execute("SET statement_timeout = '20s'")
-        for sql in APART if FULL else APART[:2]:
+        for sql in APART if FULL else APART[1:2]:
             assert other.execute(TRUE).fetchall() == truth
             before = {pid: space(pid) for pid in descendants(gateway.process.pid)}
             ask(hostile, sql)
@@ -129,7 +130,7 @@ def three(gateway: Gateway, tmp_path: Path) -> Iterator[Any]:
     stop(process)
 
 
-@pytest.mark.parametrize("statements", sampled(2, 4, 4))
+@pytest.mark.parametrize("statements", sampled(1, 3, 4))
 def test_nobody_waits_for_a_hostile_user(gateway: Gateway, three: Any, statements: int) -> None:
     """Two connections of a user without rows send some of these at random; with CLEAVE_CAMPAIGN=10 for ten minutes."""
     process, port = three
@@ -154,7 +155,7 @@ def test_nobody_waits_for_a_hostile_user(gateway: Gateway, three: Any, statement
         """Number of right answers; each must come before its timer."""
         count = 0
         with closing(connect(port, name)) as connection:
-            while not ended.is_set() or not count:
+            while not ended.wait(PAUSE) or not count:
                 timer = threading.Timer(WAIT, late.append, (name,))
                 timer.start()
                 began = time.monotonic()

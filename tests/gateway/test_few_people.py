@@ -136,7 +136,7 @@ def _processed(curious: Curious, asked: Question, raw: dict[str, tuple[str, Any]
     return None
 
 
-@pytest.mark.parametrize("questions", sampled(6, 30, 600))
+@pytest.mark.parametrize("questions", sampled(3, 20, 600))
 def test_one_question_tells_of_no_few_people(curious: Curious, questions: int) -> None:
     answered = 0
     for seed in range(questions):

@@ -146,6 +146,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
             session.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_one_person_changes_nothing(worker: Worker, sql: str) -> None:
     answers = []
@@ -157,6 +158,7 @@ def test_one_person_changes_nothing(worker: Worker, sql: str) -> None:
     assert answers[0] == answers[1] == answers[2]
 
 
+@pytest.mark.slow  # of each statement alone: quick, above
 def test_some_are_answered_and_some_refused(worker: Worker) -> None:
     heads = [worker.ask(sql, rows=False, min_group=3)[0] for sql in STATEMENTS]
     assert sum("error" in head for head in heads) > 40

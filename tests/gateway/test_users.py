@@ -67,7 +67,7 @@ class Raw:
 def test_a_name_that_is_no_users_has_a_salt_that_stays(gateway: Gateway) -> None:
     """And as many iterations as one that is."""
     seen: dict[str, set[bytes]] = {}
-    for user in ("owner", "nobody", "somebody") * 2:
+    for user in ("careful", "nobody", "somebody") * 2:
         raw = Raw(gateway)
         raw.startup(user)
         assert raw.read() == (b"R", b"\0\0\0\x0aSCRAM-SHA-256\0\0")
@@ -244,11 +244,15 @@ def test_tables_of_others_do_not_exist(gateway: Gateway) -> None:
         "SELECT COUNT(*) FROM VISITS",
         "DESCRIBE visits",
     ):
-        for name in ("visits", "absents") if sql.endswith(" visits") else ("visits",):
+        places = set()
+        for name in ("visits", "absent"):
             with pytest.raises(psycopg.Error) as caught:
                 gateway.rows(sql.replace("visits", name).replace("VISITS", name), "wards_only")
-            told.add(str(caught.value).replace("absents", "visits"))
-    assert told == {"there is no table 'visits'\nHINT:  SHOW TABLES lists them"}
+            said = caught.value.diag
+            told.add(((said.message_primary or "").replace("absent", "visits"), said.message_hint))
+            places.add(said.statement_position)
+        assert len(places) == 1, sql
+    assert told == {("there is no table 'visits'", "SHOW TABLES lists them")}
     with pytest.raises(psycopg.Error) as caught:
         gateway.rows("SELECT blil FROM wards", "wards_only")
     assert "bill" not in str(caught.value)
@@ -346,6 +350,42 @@ def test_the_file_of_users(tmp_path, monkeypatch) -> None:
     os.truncate(path, 1 << 21)
     with pytest.raises(InputError, match="at most"):
         read_users(path)
+
+
+@pytest.mark.parametrize(
+    ("sql", "wrong"),
+    [
+        ("SELECT 'ź', nosuch FROM visits", "nosuch"),
+        ("SELECT 1; /* ź */ SELECT 1 FROM visits; -- ź\n SELECT nosuch FROM visits", "nosuch"),
+        ("SELECT COUNT(*) FROM\n visitz", "visitz"),
+        ("SELECT COUNT(*) FROM visits WHERE day > 2025", "2025"),
+        ("COPY (SELECT nosuch FROM visits) TO STDOUT", "nosuch"),
+        ("SELECT 'ź' FORM visits", "visits"),
+        ("SELECT SUM(id) FROM visits HAVING CAST('x' AS INTEGER) = 1", None),
+        ("COPY visitz TO STDOUT", None),
+    ],
+)
+def test_an_error_has_its_place_in_the_text(gateway: Gateway, sql: str, wrong: str | None) -> None:
+    with closing(gateway.connect()) as connection:
+        said = connection.pgconn.exec_(sql.encode())
+        assert said.status == psycopg.pq.ExecStatus.FATAL_ERROR
+        place = said.error_field(psycopg.pq.DiagnosticField.STATEMENT_POSITION)
+        assert (place and int(place)) == (sql.index(wrong) + 1 if wrong else None)
+
+
+def test_an_error_has_its_place_in_a_prepared_statement_and_in_a_cursor(gateway: Gateway) -> None:
+    for user in ("owner", "counter"):
+        with closing(gateway.connect(user)) as connection:
+            sql = " /* ź */ SELECT SUM(nosuch) FROM visits WHERE ward = $1"
+            connection.pgconn.prepare(b"a", sql.encode())
+            said = connection.pgconn.describe_prepared(b"a")
+            place = said.error_field(psycopg.pq.DiagnosticField.STATEMENT_POSITION)
+            assert int(place or 0) == sql.index("nosuch") + 1
+            declared = "DECLARE c CURSOR WITH HOLD FOR SELECT SUM(nosuch) FROM visits"
+            connection.execute(declared)
+            with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
+                connection.execute("FETCH c")
+            assert int(caught.value.diag.statement_position or 0) == declared.index("nosuch") + 1
 
 
 @pytest.mark.parametrize("sql", ["SELECT COUNT(*) FROM visitz", "DESCRIBE visitz"])

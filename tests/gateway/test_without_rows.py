@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import psycopg
 import pyarrow as pa
 import pytest
 
-from cleave.disclosure.askable import G1, G2
+from cleave.disclosure.askable import G1, ONE_TABLE
 from cleave.logins.users import read_users, write_user
 from cleave_shared.errors import InputError
 from tests.cli.runner import Cli, cli
+from tests.functional.processes import HANGS
 from tests.gateway.conftest import PASSWORD, Gateway, connect, started, stop
 from tests.gateway.test_http import post
 
@@ -22,12 +25,15 @@ NOTE = "Groups of fewer than {} rows are left out, if there are any, and figures
 REFUSED = {
     "SELECT MAX(bill) AS x FROM visits": G1,
     "SELECT SUM(bill * (name = 'O''Hara')::INT) AS x FROM visits": G1,
-    "SELECT COUNT(*) AS x FROM visits WHERE id = 17": G2,
-    "SELECT COUNT(*) AS x FROM visits WHERE CASE WHEN ward = 'A' THEN CAST(ward AS INTEGER) = 1 END": G2,
-    "WITH v AS (SELECT * FROM visits) SELECT COUNT(*) AS x FROM v": G2,
-    "SELECT COUNT(*) AS x FROM visits JOIN wards USING (ward)": G2,
-    "SELECT * FROM visits": G2,
-    "FROM wards": G2,
+    "SELECT VAR_POP(2 * bill) AS x FROM visits": G1,
+    "SELECT STDDEV(-bill) AS x FROM visits": G1,
+    "SELECT COUNT(*) AS x FROM visits WHERE id = 17": "group or filter by ward (rule G2)",
+    "SELECT COUNT(*) AS x FROM visits WHERE CASE WHEN ward = 'A' THEN CAST(ward AS INTEGER) = 1 END": "compare ward",
+    "SELECT COUNT(*) AS x FROM visits WHERE ward = 5": "compare ward with constants of type VARCHAR (rule G2)",
+    "WITH v AS (SELECT * FROM visits) SELECT COUNT(*) AS x FROM v": "ask for figures of one table, grouped or",
+    "SELECT COUNT(*) AS x FROM visits JOIN wards USING (ward)": ONE_TABLE,
+    "SELECT * FROM visits": "ask for figures of one table, grouped or filtered by ward (rule G2)",
+    "FROM wards": "ask for figures of one table, grouped or filtered by ward (rule G2)",
 }
 
 
@@ -68,13 +74,13 @@ def test_refused_by_one_sentence_on_every_way(gateway: Gateway, way: str) -> Non
         with closing(gateway.connect("counter")) as connection:
             with pytest.raises(psycopg.Error) as caught:
                 run(connection, sql)
-            assert f"users without rows cannot ask this ({rule})" in str(caught.value), sql
+            assert f"you may see totals only: {rule}" in str(caught.value), sql
 
 
 def test_copy_of_a_table_and_explain(gateway: Gateway) -> None:
     refused = psycopg.errors.InsufficientPrivilege
     for sql in ("COPY visits TO STDOUT", "COPY visits (ward) TO STDOUT", "TABLE visits"):
-        with closing(gateway.connect("counter")) as connection, pytest.raises(refused, match="without rows"):
+        with closing(gateway.connect("counter")) as connection, pytest.raises(refused, match="see totals only"):
             connection.execute(sql)
     for sql in ("EXPLAIN SELECT * FROM visits", "SUMMARIZE visits", "SELECT * FROM (SUMMARIZE visits)"):
         with closing(gateway.connect("counter")) as connection, pytest.raises(psycopg.Error):
@@ -96,7 +102,7 @@ def test_an_answer_over_http_says_that_few_rows_are_left_out(gateway: Gateway, f
     for sql, rule in REFUSED.items():
         refused = post(gateway, {"sql": sql, "format": form}, "counter")
         assert refused.status_code == 400
-        assert f"users without rows cannot ask this ({rule})" in refused.json()["detail"]
+        assert f"you may see totals only: {rule}" in refused.json()["detail"]
     parameters = {"sql": "SELECT COUNT(*) AS n FROM visits WHERE ward IN (?, ?)", "parameters": ["A", "B"]}
     assert post(gateway, parameters, "counter").json()["rows"] == [["1500"]]
     assert post(gateway, parameters | {"parameters": ["A", 5]}, "counter").status_code == 400
@@ -160,6 +166,17 @@ def test_columns_that_a_user_lacks_do_not_exist(gateway: Gateway) -> None:
     assert len(gateway.rows(ALLOWED, "some")) == 2
 
 
+def test_a_refusal_names_only_columns_that_the_user_has(gateway: Gateway) -> None:
+    for user, sql, instead in (
+        ("some", "SELECT COUNT(*) FROM visits WHERE id = 17", "group or filter by ward (rule G2)"),
+        ("wardless", "SELECT COUNT(*) FROM visits WHERE id = 17", "leave WHERE and GROUP BY out (rule G2)"),
+        ("wardless", "SELECT * FROM visits", ONE_TABLE),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege) as caught:
+            gateway.rows(sql, user)
+        assert caught.value.diag.message_primary == f"you may see totals only: {instead}"
+
+
 def test_columns_of_a_user_with_rows(gateway: Gateway) -> None:
     """Whatever others have asked of the table before."""
     assert len(gateway.rows("SELECT * FROM visits LIMIT 1")[0]) == 10
@@ -187,16 +204,34 @@ def test_columns_of_a_user_with_rows(gateway: Gateway) -> None:
 @pytest.mark.parametrize("least", ["-1", "0", "2"])
 def test_a_least_size_below_the_floor_is_refused(tmp_path: Path, cli: Cli, least: str) -> None:
     path = tmp_path / "users.toml"
-    write_user(path, "ann", None, tables=None, min_group=2, rows=False, token=True)  # as 1.0 wrote it
+    write_user(path, "ann", None, tables=None, min_group=0, rows=False, token=True)
     before = path.read_text()
     told = cli.fails(3, "user", "add", "ann", "--token", "--min-group", least, "--users", path)
-    assert f"--min-group {least}: groups of users without --rows are of at least 3 people" in told
+    assert f"--min-group {least}: groups of users without --rows are of at least 3 people (rule G4)" in told
     assert path.read_text() == before
     assert "groups of 3 or more" in cli.run("user", "ls", "--users", path).stdout
     cli.run("user", "add", "ann", "--token", "--users", path)
 
 
-def test_rows_and_a_least_size_exclude_each_other(gateway: Gateway, tmp_path: Path, cli: Cli) -> None:
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_file_with_a_least_size_below_the_floor_is_refused(tmp_path: Path, cli: Cli, least: int) -> None:
+    path = tmp_path / "users.toml"
+    add = ("user", "add", "ann", "--token", "--users", path)
+    cli.run(*add, "--min-group", "3")
+    with pytest.raises(InputError, match=rf"'ann': min_group is {least}.*rule G4"):
+        write_user(path, "ann", None, tables=None, min_group=least, rows=False, token=True)
+    path.write_text(path.read_text().replace("min_group = 3", f"min_group = {least}"))
+    before = path.read_text()
+    assert f"ann: all tables; refused: min_group is {least}" in cli.run("user", "ls", "--users", path).stdout
+    assert f"min_group is {least}" in cli.fails(3, *add)
+    assert path.read_text() == before
+    cli.run(*add, "--min-group", "3")
+    assert cli.run("user", "ls", "--users", path).stdout == "ann: all tables; sums only; groups of 3 or more\n"
+
+
+def test_wrong_rights_in_the_file_are_refused_at_login(
+    gateway: Gateway, tmp_path: Path, cli: Cli, free_port: Callable[[], int]
+) -> None:
     path = tmp_path / "users.toml"
     rights = {"tables": None, "min_group": 5, "rows": True, "token": False}
     with pytest.raises(InputError, match="exclude each other"):
@@ -206,17 +241,27 @@ def test_rows_and_a_least_size_exclude_each_other(gateway: Gateway, tmp_path: Pa
     assert not path.exists()
     write_user(path, "ann", PASSWORD.encode(), **rights | {"min_group": 0})
     write_user(path, "bob", PASSWORD.encode(), **rights | {"rows": False})
+    token = write_user(path, "two", PASSWORD.encode(), **rights | {"rows": False, "min_group": 6, "token": True})
     path.write_text(
-        path.read_text().replace("rows = true", "rows = true\nmin_group = 4").replace("min_group = 0\n", "")
+        path.read_text()
+        .replace("rows = true", "rows = true\nmin_group = 4")
+        .replace("min_group = 0\n", "")
+        .replace("min_group = 6\n", "min_group = 2\n")
     )
     assert "refused: rows and min_group exclude each other" in cli.run("user", "ls", "--users", path).stdout
     for name in ("store", "key.json"):
         (tmp_path / name).symlink_to(gateway.folder / name)
-    process, (address,) = started(tmp_path, "--workers", "1")
+    process, (address, http) = started(tmp_path, "--workers", "1", "--http-port", str(free_port()))
     port = int(address.rpartition(":")[2])
     try:
         with pytest.raises(psycopg.OperationalError, match=r"exclude each other.*cleave user add"):
             connect(port, "ann")
+        with pytest.raises(psycopg.OperationalError, match=r"min_group is 2.*cleave user add.*--min-group 3.*rule G4"):
+            connect(port, "two")
+        headers = {"authorization": f"Bearer {token}"}
+        sql = {"sql": "SELECT COUNT(*) AS n FROM visits"}
+        said = httpx.post(f"{http}/v1/query", json=sql, headers=headers, timeout=HANGS)
+        assert "min_group is 2" in said.json()["detail"]
         with closing(connect(port, "bob")) as connection:
             assert connection.execute("SELECT COUNT(*) FROM visits").fetchall() == [(3000,)]
     finally:

@@ -134,7 +134,7 @@ def _text(value: Fraction | None, type_: str) -> str:
     return f"'{value.numerator}'" if value.denominator == 1 else f"'{float(value):.2f}'"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     "seed", [*range(QUICK), *(pytest.param(it, marks=pytest.mark.slow) for it in range(QUICK, SEEDS))]
 )
@@ -197,7 +197,7 @@ def _alike(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10, 4)
 @pytest.mark.parametrize("seed", range(20))
 def test_having_and_limit_are_never_wrong_unmarked(seed: int) -> None:
     """Every row that belongs there is shown or gives way to a marked one; every unmarked row belongs there."""

@@ -77,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("fault", CASES, ids=lambda fault: f"{fault['name']}-{fault['service']}")
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(6, 2)
 def test_a_fault_on_the_way_is_found_by_its_check(
     fault: dict[str, Any],
     cli: Cli,

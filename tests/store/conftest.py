@@ -103,9 +103,9 @@ def small_pages() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.again(4)])])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Kind of a store. Over S3 a test is slow; where the protocol matters, a file has a fixture of its own."""
+    """Kind of a store. A file runs one test in four over S3; where the protocol matters, it has its own fixture."""
     return str(request.param)
 
 

@@ -93,6 +93,16 @@ def kept_as(kind: type[W], to: Path, key_file: Path, make: Callable[[W], object]
     return world
 
 
+def copied_for_each(make: Callable[[W], object], kind: type[W] | None = None) -> Any:
+    """A fixture: each test has a copy of its own of the world, of `kind`, that `make` makes."""
+
+    @pytest.fixture
+    def copied(tmp_path: Path, key_file: Path) -> W:
+        return kept_as(kind or World, tmp_path / "world", key_file, make)
+
+    return copied
+
+
 class World:
     """A store, its owner (whose key file is `key_file`) and contributors by name."""
 

@@ -47,7 +47,6 @@ from cleave.store.tables import Tables
 from cleave.sums.stored import Stored
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError
-from tests.campaign import FULL
 from tests.store.asking import ask
 from tests.store.faulty import KilledError
 from tests.store.made import filled
@@ -533,11 +532,7 @@ CHANGES = [
     ),
     Change("drop", lambda place, stores: drop(place.tables(stores)[0], "trial"), None),
 ]
-# Quick: every sixth change, in `few` places; slow: each, in more.
 EVERY_CHANGE = pytest.mark.parametrize(
-    ("change", "few"),
-    [
-        *(pytest.param(each, True, id=f"{each.name}, few") for each in (() if FULL else CHANGES[::6])),
-        *(pytest.param(each, False, id=each.name, marks=pytest.mark.slow) for each in CHANGES),
-    ],
+    "change",
+    [pytest.param(each, id=each.name, marks=pytest.mark.slow if at % 8 else ()) for at, each in enumerate(CHANGES)],
 )

@@ -270,7 +270,7 @@ def quiet_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each in COMMANDS])
 
 
-@pytest.mark.sampled(2)  # of the others, `test_an_object_that_the_newest_version_names_is_damage` is quick
+@pytest.mark.sampled(5)
 @COMMAND
 def test_a_command_beside_a_change(command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path) -> None:
     """Compact or, for every fourth command, some other change, at one read."""
@@ -285,20 +285,22 @@ def test_a_command_beside_a_change(command: Command, key_file: Path, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3, 3)
 @COMMAND
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_change_at_reads(
     command: Command, change: str, key_file: Path, tmp_path: Path, quiet_folder: Path
 ) -> None:
-    """In a campaign at each; else at two, which differ from one pair to the next."""
+    """In a campaign at each; else at one, which differs from one pair to the next."""
     names = quiet(command.name, "", key_file, quiet_folder)[1]
-    step = 1 if FULL else -(-len(names) // 2)
-    first = (COMMANDS.index(command) + 3 * [*CHANGES].index(change)) % step
+    step = 1 if FULL else len(names)
+    first = (7 * COMMANDS.index(command) + 3 * [*CHANGES].index(change)) % step
     for at in range(1 + first, len(names) + 1, step):
         tried(command, change, at, key_file, tmp_path, quiet_folder)
         shutil.rmtree(tmp_path / f"{change}-{at}")
 
 
+@pytest.mark.sampled(4)
 @COMMAND
 def test_an_object_that_the_newest_version_names_is_damage(
     command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path

@@ -25,7 +25,7 @@ from tests.store.commands import ROOT
 from tests.store.conftest import BUCKET, aws_environment
 from tests.store.judging import Call, Judge, few_in, line_of
 
-SECONDS = 30.0 * min(FACTOR, 10)  # of each campaign
+SECONDS = 15.0 * min(FACTOR, 20)  # of each campaign
 _PATIENCE = 900.0  # a guard against hanging: calls under way may take as long as a change tries again
 
 

@@ -9,7 +9,7 @@ import pytest
 from cleave.contributions.contribute import ContributionDraft, ContributionStep, contribution_drafts, new_contribution
 from cleave.objects.locate import Stores
 from cleave.objects.storage import ConflictError
-from tests.store.contributing import World, kept
+from tests.store.contributing import World, copied_for_each
 from tests.store.faulty import Failing, KilledError
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
@@ -21,9 +21,7 @@ def registered(world: World) -> None:
     world.register("north")
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, registered)
+world = copied_for_each(registered)
 
 
 def put(world: World, rows: str = ROWS, at: int | None = None, *, made: bool = False, replace: bool = False) -> bool:
@@ -100,6 +98,7 @@ def test_it_says_that_it_goes_on(world: World) -> None:
     check(world, ROWS)
 
 
+@pytest.mark.slow  # the owner's: `test_fewer_or_more_rows` is quick
 def test_other_rows_are_put_anew(world: World) -> None:
     put(world, at=12)
     assert put(world, SOUTH + NORTH)

@@ -18,7 +18,7 @@ from tests.store.contributing import HEADER, SCHEMA, World
 from tests.store.faulty import DAMAGES, damage
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
 
-ROUNDS = sampled(12, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
+ROUNDS = sampled(6, 25, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def refused(world: World, match: str = "contributor 'north'") -> CheckFailed:
     return told.value
 
 
-@pytest.mark.parametrize("rounds", sampled(4, 50, 50 * FACTOR))
+@pytest.mark.parametrize("rounds", sampled(3, 25, 50 * FACTOR))
 def test_damage_anywhere_is_found(world: World, tmp_path: Path, rounds: int) -> None:
     """Damage of any kind to any object of the contributor's: its rows are not taken in, and those of another are."""
     rng = random.Random(20)

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from cleave.ask.question import Options
+from cleave.ask.threshold import NO_THRESHOLD
 from cleave.contributions.contributed import _require_canonical
 from cleave.contributions.invitation import invitation_of, register, remove
 from cleave.maintain.derive import derive_expression as derive
@@ -27,7 +28,7 @@ from cleave.table.stream import open_stream, open_table
 from cleave.table.table import Table
 from cleave_shared.errors import CheckFailed, InputError
 from tests.store.asking import ask
-from tests.store.contributing import HEADER, World, kept
+from tests.store.contributing import HEADER, World, copied_for_each, kept
 from tests.unit.test_line_ends import nothing_read, one_row_less
 
 OWN = "A,f,61,12.50,70.25,Ada\nB,m,47,99.00,81.5,Bo\nA,f,33,7.25,,Cy\n"
@@ -63,9 +64,7 @@ def taken_in(world: World) -> None:
     world.collect()
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, registered)
+world = copied_for_each(registered)
 
 
 @pytest.fixture
@@ -311,12 +310,12 @@ def test_small_groups_are_left_out_by_default(world: World) -> None:
     world.collect()
     sql = "SELECT ward, COUNT(*), SUM(age) FROM trial GROUP BY ward ORDER BY ward"
     with world.session(services=False) as asked:
-        plan = asked.plan(sql)
-        assert [row[0] for row in asked.ask(plan).result.rows] == ["C"]
-        assert asked.ask(plan).usage.min_group == 5
-        assert [row[0] for row in asked.ask(plan, Options(min_group=3, yes=True)).result.rows] == ["C"]
-        assert [row[0] for row in asked.ask(plan, Options(min_group=1, yes=True)).result.rows] == ["A", "B", "C"]
-        assert [row[0] for row in asked.ask(plan, Options(min_group=2, yes=True)).result.rows] == ["A", "C"]
+        answer = asked.ask(asked.plan(sql))
+        assert [row[0] for row in answer.result.rows] == ["C"]
+        assert answer.usage.min_group == 5
+        for least, shown in ((3, ["C"]), (2, ["A", "C"]), (1, ["A", "B", "C"])):
+            plan = asked.plan(sql, Options(min_group=least, yes=True))
+            assert [row[0] for row in asked.ask(plan).result.rows] == shown
 
 
 def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
@@ -344,7 +343,7 @@ def test_a_group_of_few_rows_besides_a_partys_own_is_left_out(world: World) -> N
         ):
             source = "" if "FROM" in more else " FROM trial"
             plan = asked.plan(f"SELECT ward, COUNT(*){more}{source} GROUP BY ward ORDER BY ward")
-            assert [row[0] for row in asked.ask(plan, Options(min_group=5)).result.rows] == ["D"]
+            assert [row[0] for row in asked.ask(plan).result.rows] == ["D"]
             for way in asked.describe(plan).ways:
                 assert why in way.reason, "the local aggregate reads rows, not the threshold"
             assert asked.describe(plan).ways[0].name == name
@@ -354,7 +353,7 @@ def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file:
     world = World(tmp_path / "world", key_file)
     world.put(OWN)
     with world.session(services=False) as asked:
-        assert asked.source.min_group(asked.plan("SELECT COUNT(*) FROM trial")) == 0
+        assert asked.plan("SELECT COUNT(*) FROM trial").threshold == NO_THRESHOLD
         assert len(asked.ask(asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ward")).result.rows) == 2
 
 

@@ -72,9 +72,8 @@ class Disk:
 
 @EVERY_CHANGE
 def test_what_a_head_names_is_on_the_disk_before_it(
-    tmp_path: Path, key_file: Path, change: Change, monkeypatch: pytest.MonkeyPatch, *, few: bool
+    tmp_path: Path, key_file: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del few
     place = change.begin(tmp_path / "place", key_file)
     disk = Disk(place.root, monkeypatch)
     change.work(place, place.stores())

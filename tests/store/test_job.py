@@ -654,7 +654,7 @@ def test_rows_that_no_answer_of_a_job_is_of_are_missed(
 
 def _by_job(cloud: Cloud, world: World, key_file: Path) -> list[list[object]]:
     with world.session(machine=cloud.machine) as session:
-        return session.ask(session.plan(OF_ALL), Options(min_group=1, yes=True)).result.rows
+        return session.ask(session.plan(OF_ALL, Options(min_group=1, yes=True))).result.rows
 
 
 def test_a_job_is_for_scans(cloud: Cloud, asked: Callable[..., Session]) -> None:

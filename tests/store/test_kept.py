@@ -1,4 +1,4 @@
-"""Which rows the totals of a noisy release count, against sums in Python over the rows and their random bits."""
+"""Which rows the totals of a noisy release count (rule N1), against sums in Python over rows and their random bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 
 import duckdb
@@ -22,7 +21,7 @@ from cleave.sql.rejoin import Texts
 from cleave.store import put as putting
 from cleave.store.rows import Rows
 from cleave.table.progress import Silent
-from tests.store.contributing import World, kept_as
+from tests.store.contributing import World, copied_for_each
 
 COLUMNS = ("number", "patient", "clinic", "born", "height", "ward", "level", "bill", "age", "smoker")
 SCHEMA = """
@@ -117,9 +116,7 @@ def fill(world: Visits) -> None:
     world.collect()
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Visits:
-    return kept_as(Visits, tmp_path / "world", key_file, fill)
+world = copied_for_each(fill, Visits)
 
 
 class Drawn:
@@ -188,6 +185,7 @@ def summed(rows: Sequence[tuple[int, Row]], reading: NoisyReading) -> list[list[
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "entity",
     [

@@ -27,7 +27,7 @@ from cleave.table.table import no_table
 from cleave_shared.errors import CleaveWarning, InputError
 from tests.campaign import FACTOR, sampled
 from tests.cli.runner import Cli
-from tests.store.contributing import HEADER, SCHEMA, World, kept
+from tests.store.contributing import HEADER, SCHEMA, World, copied_for_each
 from tests.store.faulty import Failing, KilledError
 
 SPARE = 'Q,m,1,1.00,1,"Zoë, ""the"" one"\n'
@@ -61,13 +61,11 @@ def names_of(world: World) -> list[str]:
     return [each[-1] for each in rows_of(world)]
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, _keyed)
-
-
 def _keyed(world: World) -> None:
     put(world, OWN)
+
+
+world = copied_for_each(_keyed)
 
 
 def test_a_key_that_is_there_is_refused_and_nothing_is_added(world: World) -> None:
@@ -87,7 +85,7 @@ def test_an_append_that_repeats_the_last_one_is_recognised(world: World) -> None
     assert upsert(world, "C,f,9,8.00,9,New\n").manifest.version == 3
 
 
-@pytest.mark.parametrize("loads", sampled(3, 12, 12 * FACTOR))
+@pytest.mark.parametrize("loads", sampled(2, 8, 12 * FACTOR))
 def test_rows_are_replaced_as_in_a_dictionary(world: World, loads: int) -> None:
     """Random loads; some merge segments in the same step, some leave none of a segment's rows."""
     rng, expected = random.Random(5), {each[-1]: each for each in rows_of(world)}
@@ -146,6 +144,7 @@ def test_a_key_names_one_row(world: World, rows: str, said: str) -> None:
         cleave.put(files, "third", key_columns=["name"], **options)
 
 
+@pytest.mark.slow  # `test_rows_are_replaced_as_in_a_dictionary` is quick
 def test_a_key_of_several_columns(tmp_path: Path, key_file: Path) -> None:
     world = World(tmp_path / "world", key_file)
     put(world, OWN, key=("NAME", "ward"))
@@ -205,6 +204,7 @@ def test_a_contributor_adds_no_key_twice(world: World) -> None:
     assert {each.contributor for each in world.open().manifest.segments} == {None}
 
 
+@pytest.mark.slow  # `test_of_two_writers_both_change_the_table` is quick
 def test_of_two_writers_the_second_replaces_what_the_first_made(world: World) -> None:
     """Both replace the same row: as if the second came last."""
     tables, _ = world.tables()
@@ -221,7 +221,7 @@ def test_of_two_writers_the_second_replaces_what_the_first_made(world: World) ->
     assert ("B", "f", 1, "1.00", 1.0, "Bob") in rows_of(world)
 
 
-@pytest.mark.parametrize("step", sampled(30, 1, 1))  # the 30th write is after its segments and before its head
+@pytest.mark.parametrize("step", sampled(30, 5, 1))  # the 30th write is after its segments and before its head
 def test_other_rows_do_not_go_on_where_an_upsert_was_killed(world: World, tmp_path: Path, step: int) -> None:
     """Its draft has segments without rows that the second one does not replace."""
     before, at, died = {each[-1]: each for each in rows_of(world)}, step - 1, True

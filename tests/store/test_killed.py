@@ -34,7 +34,7 @@ from tests.store.test_faults import CSV, SCHEMA
 KILLS = (  # store, seed, and times that each command is killed; CLEAVE_CAMPAIGN has more
     [("folder", 0, 4 * FACTOR), ("s3", 1, 4 * FACTOR)]
     if FULL
-    else [pytest.param("s3", 1, 1, marks=pytest.mark.first), *(("folder", seed, 1) for seed in range(4))]
+    else [pytest.param("s3", 1, 1, marks=pytest.mark.first), *(("folder", seed, 1) for seed in range(2))]
 )
 WORDS = {
     "put": ["put", "{csv}", "--table", "trial", "--by", "ward"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from cleave.table.schema import Column, Kind
 from cleave.table.stream import stream_of
 from cleave_shared import limits
 from cleave_shared.errors import CleaveError, InputError
-from tests.store.contributing import World, kept, refuses
+from tests.store.contributing import World, copied_for_each, refuses
 from tests.store.test_contributors import OWN, SOUTH, SUMS, expected, registered
 
 MOST = limits.MAX_KEY_BYTES
@@ -44,9 +43,7 @@ LONG = {
 }
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, registered)
+world = copied_for_each(registered)
 
 
 def append(world: World, more: str, **how: Any) -> object:

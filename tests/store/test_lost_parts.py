@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
 from cleave.contributions.invitation import remove
@@ -16,7 +12,7 @@ from cleave.store.dropping import drop
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
-from tests.store.contributing import World, kept
+from tests.store.contributing import World, copied_for_each
 from tests.store.test_contributors import NORTH, OWN, SOUTH
 
 
@@ -28,9 +24,7 @@ def begun(world: World) -> None:
     world.collect()
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, begun)
+world = copied_for_each(begun)
 
 
 def told(tables: Tables) -> list[str]:

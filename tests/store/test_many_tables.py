@@ -248,7 +248,7 @@ def test_aggregates_inside_a_statement_are_answered_from_totals(place: Place, pa
             rows = next(each for each in session.ways(sql) if each.name == "rows")
             assert session.ask(rows).result.rows == answer.result.rows, sql
             with pytest.raises(QueryRefused, match="a minimum group size"):
-                session.ask(plan, Options(min_group=5))
+                session.plan(sql, Options(min_group=5))
 
 
 NOT_TAKEN_OUT = [

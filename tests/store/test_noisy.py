@@ -1,4 +1,4 @@
-"""Noisy releases: what is drawn and spent, and what analysts are answered. `test_kept` has which rows count."""
+"""Noisy releases (rules N2 to N7): what is drawn and spent, and what analysts are answered. `test_kept` has N1."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, QueryRefused
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.noising import CLAMPS, NoisyReleases, made
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, SUM(bill) AS bill, AVG(age) AS age FROM trial GROUP BY ward ORDER BY ward"
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> NoisyReleases:
-    return kept_as(NoisyReleases, tmp_path / "world", key_file, NoisyReleases.begin)
+world = copied_for_each(NoisyReleases.begin, NoisyReleases)
 
 
 def without_noise(statistic: Statistic, totals: Sequence[int]) -> tuple[float, list[int]]:

@@ -199,7 +199,7 @@ def test_rows_of_a_day_read_its_page_alone(tmp_path: Path, key: OwnerKey, key_fi
     for day, wanted in ((1, named[:1]), (4, named[1:2]), (6, named[2:]), (7, []), (9, [])):
         with place.session(key_file) as session:
             del place.stores.sensitive.names_read[:]  # type: ignore[attr-defined]
-            session.ask(session.plan(_DAY.format(day)), Options(pad=pad))
+            session.ask(session.plan(_DAY.format(day), Options(pad=pad)))
         read = [each for each in place.reads if each in named]
         assert sorted(read) == sorted(named if pad else wanted), day
 

@@ -466,10 +466,10 @@ def test_a_threshold_counts_the_rows_of_both_columns(world: World, key_file: Pat
     never_null = f"{select}COVAR_POP(age, score), SUM(age * age){groups}"
     threshold, expected = Options(min_group=9), world.oracle.execute(never_null).fetchall()
     with world.session(key_file) as session:
-        hidden = session.ask(session.plan(both), threshold).result
-        shown = session.ask(session.plan(never_null, cloud_only=True), threshold).result
+        hidden = session.ask(session.plan(both, threshold)).result
+        shown = session.ask(session.plan(never_null, threshold, cloud_only=True)).result
         with pytest.raises(QueryRefused, match="counts the rows that have a value"):
-            session.ask(session.plan(both, cloud_only=True), threshold)
+            session.plan(both, threshold, cloud_only=True)
     (few,) = (place for place, row in enumerate(hidden.rows) if row[0] == "north")
     assert hidden.rows[few][2:] == [None, None]
     assert [each.source for each in shown.columns][2:] == ["encrypted"] * 2

@@ -1,4 +1,4 @@
-"""A row is published once: marks and digests follow it through every change."""
+"""A row is published once (rules R1 and R3): marks and digests follow it through every change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.schema import load_schema
 from cleave_shared.errors import InputError
-from tests.store.contributing import SCHEMA, kept_as
+from tests.store.contributing import SCHEMA, copied_for_each, kept_as
 from tests.store.made import loaded
 from tests.store.releasing import Releases, rows
 
@@ -95,9 +95,7 @@ def of_people(world: Keyed) -> None:
     world.release("carol")
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Keyed:
-    return kept_as(Keyed, tmp_path / "world", key_file, keyed)
+world = copied_for_each(keyed, Keyed)
 
 
 def test_a_release_marks_the_rows_of_its_parts(world: Keyed) -> None:

@@ -52,7 +52,7 @@ from cleave.table.progress import Silent
 from cleave.table.schema import dump_schema
 from cleave.table.stream import open_table
 from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError, KeyFileError, QueryRefused
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.every_change import Place
 from tests.store.readers import COLUMNS, reader_tables, viewed
 from tests.store.releasing import truth
@@ -66,9 +66,7 @@ def opened(world: Place) -> None:
     world.add_reader("dan")
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Place:
-    return kept_as(Place, tmp_path / "world", key_file, opened)
+world = copied_for_each(opened, Place)
 
 
 QUESTIONS = (
@@ -113,6 +111,7 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> None:
     if change == "collect":  # the owner confirms that readers read contributors' rows

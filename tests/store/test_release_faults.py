@@ -1,4 +1,4 @@
-"""Releases that are stopped, tampered with or replayed; and what an analyst's and a contributor's files open."""
+"""Releases that are stopped, tampered with or replayed; and what files of analysts (rule R6) and contributors open."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from cleave.store.vault import Purpose, Vault
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, CleaveError, CleaveWarning, InputError
 from tests.campaign import FULL, sampled
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.faulty import Failing, KilledError
 from tests.store.releasing import Releases, rows
 
 COUNT = "SELECT COUNT(*) FROM trial"
 # writes from one kill to the next; the quick kill, at write 5, is between the commit and the analysts' heads
-STEPS = pytest.mark.parametrize("step", sampled(10, 1, 1))
+STEPS = pytest.mark.parametrize("step", sampled(10, 3, 1))
 # killed once a write is made, a store holds the same as killed before the next
 MADE = pytest.mark.parametrize("made", [False, pytest.param(True, marks=pytest.mark.slow)])
 BEFORE, AFTER = 27, 33  # rows in cells of at least five: six come to one of them
@@ -54,9 +54,7 @@ def grown(world: Releases) -> None:
     append(world)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Releases:
-    return kept_as(Releases, tmp_path / "world", key_file, grown)
+world = copied_for_each(grown, Releases)
 
 
 def rows_shown(world: Releases, name: str, memory: str = "") -> int:
@@ -144,7 +142,7 @@ def test_an_older_release_takes_the_place_of_no_newer_one(world: Releases) -> No
     assert rows_shown(world, "carol") == AFTER + 5
 
 
-@pytest.mark.parametrize("step", sampled(4, 1, 1))
+@pytest.mark.parametrize("step", sampled(4, 2, 1))
 def test_a_full_disk_loses_nothing(world: Releases, tmp_path: Path, step: int) -> None:
     class Full(Failing):
         def _change(self, change: Callable[[], object]) -> object:
@@ -321,6 +319,7 @@ def opens(work: Callable[[], object]) -> bool:
     return True
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change",
     [

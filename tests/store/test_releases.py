@@ -20,7 +20,7 @@ from cleave.store.seen_versions import SeenVersions
 from cleave.table.progress import Silent
 from cleave_shared.errors import CheckFailed, InputError, KeyFileError, QueryRefused, Undecided, UsageError
 from tests.solver import singled_out
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.releasing import LEAST, ROWS, Releases, lines_of, rows, truth
 
 LARGE = [("A", "f"), ("B", "f"), ("B", "m")]
@@ -43,9 +43,7 @@ def released(world: Releases) -> None:
     world.release("carol")
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Releases:
-    return kept_as(Releases, tmp_path / "world", key_file, released)
+world = copied_for_each(released, Releases)
 
 
 @pytest.mark.parametrize("sql", QUESTIONS)

@@ -18,7 +18,7 @@ from cleave.store import put as putting
 from cleave.store.dropping import drop
 from cleave.table.progress import Silent
 from tests.store.asking import ask
-from tests.store.contributing import World, kept
+from tests.store.contributing import World, copied_for_each
 from tests.store.faulty import Failing
 from tests.store.test_contribute_resume import draft_of
 from tests.store.test_contributors import NORTH, OWN, SOUTH, SUMS, expected
@@ -56,13 +56,11 @@ def kills(world: World, folder: Path, work: Callable[[Stores], object], *, every
     return [World(each, world.key_file) for each in chosen]
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, started)
-
-
 def started(world: World) -> None:
     world.put(OWN)
+
+
+world = copied_for_each(started)
 
 
 def append(world: World, rows: str, stores: Stores | None = None, *, again: bool = False) -> list[str]:

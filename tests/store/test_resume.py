@@ -204,6 +204,7 @@ def test_an_append_goes_on_too(place: Place) -> None:
     assert any("resuming" in line for line in place.said)
 
 
+@pytest.mark.slow  # `test_fewer_or_more_rows` is quick
 def test_other_rows_are_stored_again(place: Place) -> None:
     """The second segment has another value: nothing of the first put is taken, and the answer is of the new rows."""
     place.take(stopped)
@@ -219,6 +220,7 @@ def test_other_rows_are_stored_again(place: Place) -> None:
     assert not any("resuming" in line for line in place.said)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("more", [False, True])
 def test_fewer_or_more_rows(place: Place, more: bool) -> None:
     place.take(stopped)
@@ -375,6 +377,7 @@ class During(Silent):
         return advance if unit else lambda _: None
 
 
+@pytest.mark.slow  # `test_of_two_writers_both_change_the_table` is quick
 def test_of_two_puts_of_one_name_one_wins(place: Place) -> None:
     other = Place(place.root / "other", place.key)
     other.file.write_text("\n".join(other.file.read_text().splitlines()[:200]) + "\n")

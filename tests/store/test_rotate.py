@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -29,7 +28,7 @@ from cleave_shared.chunks import split
 from cleave_shared.errors import CheckFailed, InputError
 from tests.campaign import sampled
 from tests.store.asking import ask
-from tests.store.contributing import World, kept
+from tests.store.contributing import World, copied_for_each
 from tests.store.test_contributors import NORTH, OWN, SUMS, expected
 
 WEIGHTED = "SELECT ward, SUM(bill * age) FROM trial GROUP BY ward ORDER BY ward"
@@ -42,11 +41,6 @@ def new_key(tmp_path_factory: pytest.TempPathFactory) -> OwnerKey:
     return open_key(path, None)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, made)
-
-
 def made(world: World) -> None:
     """Two of the owner's segments and one of a contributor's, with a derived column."""
     world.put(OWN)
@@ -56,6 +50,9 @@ def made(world: World) -> None:
     tables, _stores = world.tables()
     derive(tables, "trial", "bill * age", "weighted", Silent())
     append(world)
+
+
+world = copied_for_each(made)
 
 
 def append(world: World) -> None:

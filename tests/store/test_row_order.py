@@ -89,7 +89,7 @@ def session(
         yield opened
 
 
-@pytest.mark.sampled(3)  # each question over one of the three
+@pytest.mark.sampled(5)  # over each of the three
 @pytest.mark.parametrize("sql", [*QUESTIONS, "SELECT g, AVG(k), AVG(tie), AVG(x) FROM t GROUP BY g ORDER BY g"])
 def test_the_answer_is_that_of_the_file_s_order(session: Session, oracle: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Twice: first rows are streamed; then they may be a table of the session's."""

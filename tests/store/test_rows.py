@@ -115,6 +115,7 @@ SELECTIONS = ["ward = 'w5'", "ward IS NULL", "ward IN ('w0', 'w3')", "false", "t
 COLUMNS = [NAMES, ["bill"], ["x", "big"], ["ward", "bill"], ["day", "note"], ["flag"], ["note"], ["ward"], []]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", COLUMNS, ids=" ".join)
 @pytest.mark.parametrize("ordered", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_all_rows_come_back(world: TwoSegments, columns: list[str], ordered: bool) -> None:

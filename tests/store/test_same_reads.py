@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cleave.ask.options import Access
-from cleave.ask.question import DEFAULTS
 from cleave.ask.session import Session
 from cleave.ask.stored import StoredSource
 from cleave.ckks.key_file import open_key
@@ -152,7 +151,7 @@ def test_a_question_that_is_ended_reads_no_more(places: dict[str, Place], reason
     place.store.on_range = hangs
     try:
         with pytest.raises(Stopped if reason == "stopped" else OutOfTime):
-            place.asked.ask(plan, DEFAULTS, None if reason == "stopped" else 0.5)
+            place.asked.ask(plan, None if reason == "stopped" else 0.5)
         assert not place.store.requests
     finally:
         release.set()

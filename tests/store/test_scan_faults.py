@@ -231,7 +231,7 @@ def test_the_service_does_otherwise(world: World, kind: str, monkeypatch: pytest
         assert isinstance(error, ServiceError if kind == "worker dies" else CheckFailed), error
 
 
-@pytest.mark.parametrize("step", sampled(2, 1, 1))
+@pytest.mark.parametrize("step", sampled(4, 2, 1))
 def test_objects_are_damaged(world: World, step: int) -> None:
     rng, found = random.Random(6), 0
     stores = world.places("")

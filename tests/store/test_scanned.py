@@ -24,7 +24,7 @@ from tests.campaign import FACTOR, sampled
 from tests.store.scanning import SEGMENT, Rows, Totals
 
 ROWS = 20_000  # three chunks, the last of them not full
-TIMES = sampled(4, 50, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
+TIMES = sampled(4, 20, 50 * FACTOR)  # CLEAVE_CAMPAIGN has more
 
 
 @pytest.fixture(scope="module")

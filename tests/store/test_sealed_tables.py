@@ -13,7 +13,7 @@ import pytest
 
 from cleave.ask.files import FileSource
 from cleave.ask.options import Access
-from cleave.ask.question import Options
+from cleave.ask.question import DEFAULTS, Options
 from cleave.ask.session import Session
 from cleave.ckks.owner_key import OwnerKey
 from cleave.local.embedded import embedded_services
@@ -116,7 +116,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("step", sampled(2, 1, 1))
+@pytest.mark.parametrize("step", sampled(4, 2, 1))
 def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
     tmp_path: Path, key: OwnerKey, key_file: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -137,12 +137,12 @@ def test_permuted_values_of_a_sealed_by_column_change_nothing_that_a_place_sees(
             assert one == two, sql
 
 
-def bytes_of(session: Session, where: str, options: Options | None = None) -> int:
-    described = session.describe(session.plan(f"SELECT MEDIAN(weight) FROM t {where}"), options or Options())
+def bytes_of(session: Session, where: str, options: Options = DEFAULTS) -> int:
+    described = session.describe(session.plan(f"SELECT MEDIAN(weight) FROM t {where}", options))
     return described.sensitive.bytes_down
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("by", [("p", "g"), ("g", "p")])
 def test_only_plain_by_columns_choose_ranges(tmp_path: Path, key: OwnerKey, key_file: Path, by: Sequence[str]) -> None:
     place = Place(tmp_path / "place", key)

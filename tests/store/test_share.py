@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cleave.contributions.invitation import remove
@@ -12,7 +10,7 @@ from cleave.store.cells import Cells
 from cleave.table.progress import Silent
 from cleave_shared.errors import InputError
 from tests.store.asking import ask
-from tests.store.contributing import World, kept, refuses
+from tests.store.contributing import World, copied_for_each, refuses
 from tests.store.test_contributors import OWN, SUMS, expected, registered
 
 MOST = 9  # a share is 3 with two contributors; the owner's rows have 2
@@ -24,9 +22,7 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"cleave.{module}.MOST_CELLS", MOST)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, registered)
+world = copied_for_each(registered)
 
 
 def rows(*wards: str) -> str:
@@ -65,6 +61,7 @@ def test_the_limit_holds_where_shares_do(world: World) -> None:
     refuses(world, r"there would be 10 of 9", name="south", others=0)
 
 
+@pytest.mark.slow  # `test_the_limit_holds_where_shares_do` is quick
 def test_rows_of_cells_that_are_there_are_taken_in_whatever_the_share(world: World) -> None:
     world.contribute("north", rows(*"PQR"))
     world.collect()
@@ -77,6 +74,7 @@ def test_rows_of_cells_that_are_there_are_taken_in_whatever_the_share(world: Wor
     assert ask(world.stored(), SUMS).result.rows == expected(world, OWN + rows("A", "B"), SUMS)
 
 
+@pytest.mark.slow  # `test_more_than_a_share_is_refused_before_anything_is_written` is quick
 def test_cells_that_lost_their_rows_are_used_again(world: World) -> None:
     for wards in ("PQR", "YZP"):
         world.contribute("north", rows(*wards), replace=True)

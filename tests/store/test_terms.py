@@ -88,7 +88,7 @@ def check(session: Session, oracle: duckdb.DuckDBPyConnection, sql: str) -> None
 
 
 @pytest.mark.parametrize("seed", range(16))
-@pytest.mark.sampled(16)  # one over each
+@pytest.mark.sampled(16, 4)  # one over each
 def test_every_term_counts(session: Session, oracle: duckdb.DuckDBPyConnection, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(10):

@@ -120,8 +120,8 @@ def test_a_scan_is_a_way(world: World, key_file: Path, tmp_path: Path) -> None:
 
 def test_padded_questions_are_foreseen_to_read_all(session: Session) -> None:
     with session:
-        plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
-        some, everything = (session.describe(plan, options) for options in (Options(), Options(pad=True)))
+        sql = "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'"
+        some, everything = (session.describe(session.plan(sql, Options(pad))) for pad in (False, True))
         assert any("--pad reads all" in lesson for lesson in some.leakage.sensitive)
         assert not too_long(some.leakage)
         assert not any("--pad" in lesson for lesson in everything.leakage.sensitive)
@@ -233,10 +233,10 @@ def test_padding_is_held_to_the_limit(session: Session, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Fetch, "reads", reads)
     with session:
-        plan = session.plan("SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'")
-        assert len(session.ask(plan).result.rows) == 1
+        sql = "SELECT MEDIAN(bill) FROM trial WHERE ward = 'Surgery'"
+        assert len(session.ask(session.plan(sql)).result.rows) == 1
         with pytest.raises(QueryRefused, match="it would fetch 1 GB of rows"):
-            session.ask(plan, Options(pad=True))
+            session.ask(session.plan(sql, Options(pad=True)))
 
 
 def test_the_answer_of_a_scan_is_bounded(world: World) -> None:

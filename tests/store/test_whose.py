@@ -16,6 +16,7 @@ from tests.store.contributing import World, kept
 from tests.store.test_contributors import NORTH, OWN, SOUTH, _oracle, expected, registered, taken_in
 from tests.store.trial import check
 
+ALL = Options(min_group=1, yes=True)  # also groups of a few rows
 WHOSE = """CREATE OR REPLACE TABLE trial AS SELECT *, CASE WHEN name IN ('Ada', 'Bo', 'Cy') THEN 'owner'
 WHEN name IN ('Di', 'Ed') THEN 'north' ELSE 'south' END AS contributor FROM trial"""
 TOTALS = [
@@ -52,8 +53,8 @@ def compare(asked: tuple[Session, World], sql: str, *, cloud_only: bool) -> Answ
     expected(world, OWN + NORTH + SOUTH, "SELECT 1 FROM trial")
     if "contributor" in sql.lower():
         _oracle().execute(WHOSE)
-    plan = opened.plan(sql, cloud_only=cloud_only)
-    found = opened.ask(plan, Options(min_group=1, yes=True)).result
+    plan = opened.plan(sql, ALL, cloud_only=cloud_only)
+    found = opened.ask(plan).result
     check(found.rows, found.bounds, _oracle().execute(sql).fetchall())
     return plan
 
@@ -76,10 +77,10 @@ def test_only_the_blocks_of_a_contributor_are_read(asked: tuple[Session, World])
     opened, _ = asked
     read = {}
     for where in ("contributor = 'south'", "true"):
-        plan = opened.plan(f"SELECT MAX(name) FROM trial WHERE {where}")
+        plan = opened.plan(f"SELECT MAX(name) FROM trial WHERE {where}", ALL)
         described = opened.describe(plan)
         assert described.plain.count == 0
-        read[where] = opened.ask(plan, Options(min_group=1, yes=True)).usage.bytes_read
+        read[where] = opened.ask(plan).usage.bytes_read
     assert read["contributor = 'south'"] < read["true"]
 
 
@@ -100,8 +101,8 @@ def test_a_table_of_nobody_else_has_no_such_column(tmp_path: Path, key_file: Pat
 def test_nothing_was_put_yet(tmp_path: Path, key_file: Path) -> None:
     world = kept(tmp_path / "world", key_file, registered)
     with world.session() as opened:
-        plan = opened.plan("SELECT contributor, COUNT(*) FROM trial GROUP BY contributor")
-        assert opened.ask(plan, Options(min_group=1, yes=True)).result.rows == [["owner", 3]]
+        plan = opened.plan("SELECT contributor, COUNT(*) FROM trial GROUP BY contributor", ALL)
+        assert opened.ask(plan).result.rows == [["owner", 3]]
         assert "contributor" in opened.schemas["trial"].names
 
 
@@ -117,5 +118,5 @@ def test_a_column_of_that_name_comes_first(tmp_path: Path, key_file: Path) -> No
     world.put("A,f,61,12.50,70.25,Ada,us\nB,m,47,99.00,81.5,Bo,them\n")
     world.register("north")
     with world.session() as opened:
-        plan = opened.plan("SELECT age, contributor FROM trial WHERE contributor = 'them'")
-        assert opened.ask(plan, Options(min_group=1, yes=True)).result.rows == [[47, "them"]]
+        plan = opened.plan("SELECT age, contributor FROM trial WHERE contributor = 'them'", ALL)
+        assert opened.ask(plan).result.rows == [[47, "them"]]

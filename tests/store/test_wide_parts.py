@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from cleave.contributions.contributed import ContributedRows
 from cleave.table.table import LEAST_MEMORY
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed, InputError
-from tests.store.contributing import Forger, World, kept
+from tests.store.contributing import Forger, World, copied_for_each
 from tests.store.test_contributors import OWN, SUMS, expected
 
 ROWS = 1200
@@ -26,9 +25,7 @@ def contributed(world: World) -> None:
     world.contribute("north", LINES)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> World:
-    return kept(tmp_path / "world", key_file, contributed)
+world = copied_for_each(contributed)
 
 
 def wide(length: int, *, stated: int | None = None) -> bytes:

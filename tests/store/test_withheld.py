@@ -21,7 +21,7 @@ from cleave.report.charts import charts_of
 from cleave.report.page import cells_of
 from cleave.store import put as putting
 from cleave.table.progress import Silent
-from tests.store.contributing import kept_as
+from tests.store.contributing import copied_for_each
 from tests.store.releasing import Releases, rows, truth
 
 # ward A: every bill is there. Ward B: two of twelve, which would be few rows; ages are all there.
@@ -38,9 +38,7 @@ def released(world: Releases) -> None:
     world.release("carol", least=3)
 
 
-@pytest.fixture
-def world(tmp_path: Path, key_file: Path) -> Releases:
-    return kept_as(Releases, tmp_path / "world", key_file, released)
+world = copied_for_each(released, Releases)
 
 
 @pytest.mark.sampled(2)

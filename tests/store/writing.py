@@ -31,16 +31,18 @@ from cleave.releases.exact import ExactChoices
 from cleave.releases.releases import release
 from cleave.store import put as putting
 from cleave.store.change_drafts import drafts_of
+from cleave.store.changed import ChangedError, is_replaced, on_newest
 from cleave.store.compacting import compact
 from cleave.store.log import Record
 from cleave.store.manifest import Batch
 from cleave.store.newest import MovedError
+from cleave.store.reader import LostError
 from cleave.store.schemas import load_stored_schema
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
 from cleave.table.stream import open_table
-from cleave_shared.errors import CleaveError
+from cleave_shared.errors import CleaveError, ServiceError
 from tests.store.conftest import BUCKET, aws_session
 from tests.store.readers import Readers, viewed
 
@@ -162,7 +164,7 @@ class World(Readers):
         start = self.count()
         while True:
             try:
-                rows = work(self.newest(user))
+                rows = self._on_newest(self.newest(user), work)
                 self.done[user].append(Done(what, do, (start, self.count()), rows))
                 return True
             except MovedError:
@@ -170,6 +172,17 @@ class World(Readers):
             except CleaveError as error:
                 self.told.append((kind or what, error))
                 return False
+
+    @staticmethod
+    def _on_newest(tables: Tables, work: Callable[[Tables], int | None]) -> int | None:
+        """As `cleave.maintain.task.Task` does."""
+
+        def begins_again(error: ServiceError | LostError) -> bool:
+            if is_replaced(error) and tables.has_committed:
+                raise ChangedError from None
+            return is_replaced(error)
+
+        return on_newest(lambda: work(tables), begins_again)
 
     def run(self, works: Sequence[Callable[[], None]], askers: Sequence[Callable[[], None]]) -> None:
         """All at once; askers until the last of `works` ends."""

@@ -44,6 +44,31 @@ def test_every_code_is_given_and_has_an_exit_code() -> None:
     assert EXIT_CODES.keys() == CODES
 
 
+NO_OPTION = (  # usage that is about several options, columns or none
+    *("derive takes an expression", "time, event and group are different", "principal components"),
+    *("there is a snapshot already", "a name cannot be read", "there are no services in this process"),
+    *("--profile, --region and --sign are about", "--epsilon needs --most-rows"),
+    "_ is of ",  # options of noisy or exact releases, named first
+)
+
+
+def usage() -> Iterator[tuple[str, str]]:
+    """Message and option ("" for none) of every UsageError that is raised. What is formatted in is an underscore."""
+    for path in Path(next(iter(cleave.__path__))).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UsageError":
+                said, names = node.args[0], [ast.unparse(each.value) for each in node.keywords if each.arg == "name"]
+                parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+                text = "".join(str(each.value) if isinstance(each, ast.Constant) else "_" for each in parts)
+                yield text, "".join(names)
+
+
+def test_errors_of_usage_name_their_option() -> None:
+    every = list(usage())
+    assert len(every) >= 40, "raises of UsageError are no longer found"
+    assert [message for message, option in every if not (option or message.startswith(NO_OPTION))] == []
+
+
 def test_every_code_that_a_client_of_the_gateway_may_see_has_a_state() -> None:
     refusals = {code for code, number in EXIT_CODES.items() if number == 4}
     assert STATES.keys() == refusals | {"conversion", "out_of_range", "not_computable", "exhausted"}

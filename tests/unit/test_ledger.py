@@ -1,4 +1,4 @@
-"""Totals of a measure as it was, in the units that it has now: the same as those of the values themselves."""
+"""Totals of a measure as it was, in the units that it has now: the same as those of the values themselves (rule R2)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def read(path: Path, schema: Schema) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("start", range(0, 400 * FACTOR, 10))
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(40, 4)
 def test_every_record_is_read(tmp_path: Path, start: int) -> None:
     for seed in range(start, start + 10):
         written = Written(seed)
@@ -97,7 +97,7 @@ def test_the_line_of_a_mistake_counts_those_of_the_header(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("start", range(0, 200 * FACTOR, 10))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(20, 4)
 def test_the_line_of_one_mistake_among_fields_of_several_lines(tmp_path: Path, start: int) -> None:
     """Blanks between a quote and the delimiter, which Python's strict reader refuses, were taken for the mistake."""
     for seed in range(start, start + 10):
@@ -231,7 +231,7 @@ def test_a_reader_that_loses_or_invents_a_row_is_found(
 
 
 @pytest.mark.parametrize("start", range(0, 400 * FACTOR, 10))
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(40, 4)
 def test_records_are_counted_as_python_reads_them(start: int) -> None:
     """Whatever the cuts of its blocks. A text with a quote within a field is not counted."""
     for seed in range(start, start + 10):

@@ -1,4 +1,4 @@
-"""How far one person moves the numbers of a noisy release, and how wide the intervals of its noise are."""
+"""How far one person moves the numbers of a noisy release, and how wide its intervals are (rules N3 and N4)."""
 
 from __future__ import annotations
 

@@ -52,15 +52,45 @@ def test_a_column_whose_name_has_a_dot_is_named(table: Any, selected: str, rest:
 
 
 @pytest.mark.parametrize("selected", ["*", "COUNT(*)", "SUM(age)", "MEDIAN(age)"])
-@pytest.mark.parametrize("condition", ["admitted = '2025-13-01'", "admitted = 2025", "'ź' < admitted"])
-def test_a_wrong_constant_is_blamed(table: Any, selected: str, condition: str) -> None:
+@pytest.mark.parametrize(
+    ("condition", "constant"),
+    [
+        ("admitted = '2025-13-01'", "'2025-13-01'"),
+        ("admitted = 2025", "2025"),
+        ("'ź' < admitted", "'ź'"),
+        ("admitted > 2025", "2025"),
+        ("2025.5 <= admitted", "2025.5"),
+        ("admitted < -5", "-5"),
+    ],
+)
+def test_a_wrong_constant_is_blamed(table: Any, selected: str, condition: str, constant: str) -> None:
     sql = f"SELECT {selected} FROM frame WHERE {condition}"
     error = refused(table, sql)
-    constant = condition.replace("admitted", "").strip(" <=")
     assert (error.code, error.name, error.at) == ("constant", "admitted", sql.index(constant))
     assert error.message == "the constant that is compared with 'admitted' is no DATE"
     assert error.excerpt.splitlines() == [sql, " " * sql.index(constant) + "^"]
     assert error.exit_code == 4
+
+
+@pytest.mark.parametrize("condition", ["admitted > age", "admitted > age + 1", "MAX(admitted) OVER () > 5"])
+def test_columns_that_cannot_be_compared_are_no_wrong_constant(table: Any, condition: str) -> None:
+    error = refused(table, f"SELECT * FROM frame QUALIFY {condition}")
+    assert error.code == "no_match"
+    assert "cannot be compared" in error.message
+
+
+@pytest.mark.parametrize(
+    ("condition", "name", "constant"),
+    [
+        ("ward > 5", "ward", "5"),
+        ("admitted > true", "admitted", "true"),
+        ("ward < 'ź' AND frame.admitted BETWEEN 2024 AND 2025", "admitted", "2024"),
+    ],
+)
+def test_a_constant_of_another_type_names_its_column(table: Any, condition: str, name: str, constant: str) -> None:
+    sql = f"SELECT COUNT(*) FROM frame WHERE {condition}"
+    error = refused(table, sql)
+    assert (error.code, error.name, error.at) == ("constant", name, sql.index(constant))
 
 
 def test_of_two_equal_constants_none_is_shown(table: Any) -> None:
@@ -140,6 +170,8 @@ def stored(table: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     [
         ("SELECT SUM(age) FROM frame WHERE admitted = '2025-13-01'", "constant", "admitted", "is no DATE"),
         ("SELECT * FROM frame WHERE admitted = '2025-13-01'", "constant", "admitted", "is no DATE"),
+        ("SELECT SUM(age) FROM frame WHERE admitted > 2025", "constant", "admitted", "is no DATE"),
+        ("SELECT * FROM frame WHERE admitted > 2025", "constant", "admitted", "is no DATE"),
         ("SELECT SUM(age) FROM frame WHERE CAST(ward AS INT) = 1", "conversion", "ward", "'ward' is no INTEGER"),
         ("SELECT CAST(note AS INTEGER) FROM frame", "conversion", "note", "'note' is no INTEGER"),
         ('SELECT SUM(age) FROM frame WHERE ward = "Surgery"', "no_column", "Surgery", "text goes in single quotes"),

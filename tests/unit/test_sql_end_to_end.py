@@ -168,7 +168,7 @@ SELECT sum(age) FROM patients GROUP BY ()
 ]
 
 
-@pytest.mark.sampled(3)  # test_small_tables answers every query
+@pytest.mark.sampled(6, 2)  # test_small_tables answers every query
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("sql", QUERIES)
 def test_an_answer_is_duckdbs(connection: duckdb.DuckDBPyConnection, patients: Schema, sql: str, parts: int) -> None:

@@ -66,7 +66,7 @@ ITEMS = (
 
 @pytest.mark.parametrize("item", ITEMS)
 @pytest.mark.parametrize("rest", ["GROUP BY g ORDER BY g", "GROUP BY ROLLUP (g) ORDER BY g", "", "WHERE g = 99"])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10, 2)
 def test_means_are_duckdbs(table: Schema, engine: duckdb.DuckDBPyConnection, item: str, rest: str) -> None:
     keys = "g, " if "g" in rest.split("WHERE", maxsplit=1)[0] else ""
     sql = f"SELECT {keys}{item} AS m FROM t {rest}"

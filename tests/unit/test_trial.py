@@ -91,7 +91,7 @@ MESSY = (
 
 
 @pytest.mark.parametrize("start", range(0, 400 * FACTOR, 20))
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(20, 4)
 def test_a_proposal_reads_its_own_file(tmp_path: Path, start: int) -> None:
     for seed in range(start, start + 20):
         chance = random.Random(seed)

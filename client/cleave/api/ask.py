@@ -106,8 +106,8 @@ def plan(data: Data | None, sql: str, **asking: Unpack[Asking]) -> Plan:
     """
     given = complete(Asking, asking)
     with session_over(data, given) as session:
-        planned = session.plan(sql, cloud_only=given["cloud_only"])
-        return Plan(session.describe(planned, question_options(given)))
+        planned = session.plan(sql, question_options(given), cloud_only=given["cloud_only"])
+        return Plan(session.describe(planned))
 
 
 def schema(

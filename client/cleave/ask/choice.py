@@ -13,20 +13,23 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from cleave.ask.describe import UNASKED, Description, Leakage, Requests, description
+from cleave.ask.joining import Joinable, counted_join
 from cleave.ask.plan import AnswerPlan, Considered
+from cleave.ask.threshold import NO_THRESHOLD, Threshold
 from cleave.ask.way import Lesson, Site
 from cleave.ask.ways.choosing import Choosing, StoredWay, not_by_totals
 from cleave.ask.ways.plain import PlainWay
 from cleave.ask.ways.rows import RowsWay
 from cleave.ask.ways.scan import ScanWay
 from cleave.ask.ways.totals import TotalsWay
-from cleave.disclosure.counting import why_rows
+from cleave.disclosure.counting import counting_of, why_rows
 from cleave.finish.result import FAULTS_ONLY
 from cleave.objects.locate import scheme_of
 from cleave.sql.plan import Counting
 from cleave.sql.planner import Planner
 from cleave.sql.read import Statement
 from cleave.sql.refusals import Uncut
+from cleave.store.contributors import party_of
 from cleave.sums.needs import NoSums
 from cleave.text.quantities import sized
 from cleave_shared.errors import QueryRefused
@@ -77,9 +80,10 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses between the ways to answer a question over one version of the tables of `site`."""
+    """Chooses between the ways to answer a question over one version of the tables of `site`, under a threshold."""
 
     site: Site
+    threshold: Threshold = NO_THRESHOLD
 
     def chosen(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
         """Return the plan to use.
@@ -102,13 +106,35 @@ class Chooser:
                         best = candidate
             if best is None:
                 raise self._refused(choosing, barred)
-            return best.plan
+        return self._under(best.plan)
 
-    def counted(self, plan: AnswerPlan, counting: Counting) -> AnswerPlan:
-        """Return the plan that answers the same question under a threshold, counting by `counting`.
+    def _under(self, plan: AnswerPlan) -> AnswerPlan:
+        """Return the plan that answers the same question under the threshold: from cells if these tell how many people,
+        or rows with a value, each group has, else from rows.
 
         Raises QueryRefused, and any error of reading the indexes.
         """
+        plan = replace(plan, threshold=self.threshold)
+        if not self.threshold.least:
+            return plan
+        if (whole := plan.cut.whole()) is not None:
+            cut = counted_join(whole, self._joinable())
+            return replace(plan, cut=cut, ways=(RowsWay(cut),))
+        stored = self.site.table(plan.table)
+        counting = counting_of(plan.cut_up, stored.whole_schema, party_of(stored.manifest))
+        if counting is None and not plan.cut_up.local:
+            return plan  # the groups' numbers of rows are enough
+        return self._counted(plan, counting or Counting())
+
+    def _joinable(self) -> dict[str, Joinable]:
+        site = self.site
+        tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
+        return tables | {
+            name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()
+        }
+
+    def _counted(self, plan: AnswerPlan, counting: Counting) -> AnswerPlan:
+        """Return `plan` from cells if these have what `counting` counts, else from rows."""
         by_cells = [way for way in plan.ways if isinstance(way, TotalsWay)]
         why = why_rows(plan.cut_up, counting)
         if not why and len(by_cells) == len(plan.ways):
@@ -136,7 +162,12 @@ class Chooser:
         """
         with closing(self._planner(statement)) as planner:
             choosing = Choosing(self.site, planner, WAYS, cloud_only=False)
-            return [each for kind in WAYS for each in kind.plans(choosing)]
+            plans = [each for kind in WAYS for each in kind.plans(choosing)]
+        counted: list[AnswerPlan] = []  # several ways may count by the same rows
+        for each in map(self._under, plans):
+            if each not in counted:
+                counted.append(each)
+        return counted
 
     def considered(self, plan: AnswerPlan, *, pad: bool) -> list[Considered]:
         """Return the ways to answer the question of `plan`, with `plan` first, and why each is chosen or not."""

@@ -55,7 +55,9 @@ def require_text(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{name} is not UTF-8 text: {value}", hint="give the file a name in UTF-8") from None
+        raise UsageError(
+            f"{name} is not UTF-8 text: {value}", hint="give the file a name in UTF-8", name=name
+        ) from None
 
 
 def usual(name: str) -> str | None:

@@ -17,8 +17,9 @@ import duckdb
 
 from cleave.ask.options import Access
 from cleave.ask.plan import AnswerPlan
-from cleave.ask.question import DEFAULTS, GroupSums, Loaded, Options, RunningQuestion, Usage
+from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.source import Source
+from cleave.ask.threshold import Threshold
 from cleave.ask.way import Cost, WayContext
 from cleave.ask.ways.file import FilePlace, FileWay, unasked
 from cleave.deadline import Deadline, Stopped
@@ -33,8 +34,8 @@ from cleave_shared.params import DEFAULT_PROFILE, SUM60_PACK, Profile
 if TYPE_CHECKING:
     from cleave.ask.describe import Description
     from cleave.ckks.secret_key import SecretKey
+    from cleave.sql.plan import Cut
     from cleave.sql.read import Statement
-    from cleave.table.privacy import Privacy
     from cleave.table.progress import Bars, Progress
     from cleave.table.table import Table
     from cleave.transport.base import Transport
@@ -63,48 +64,52 @@ class FileSource(Source):
         self._table: Table | None = None
         self._key: SecretKey | None = None
         self._services: Transport | None = None
-        self._plans: dict[tuple[str, str, bool], AnswerPlan] = {}  # the one asked for last comes last
+        self._plans: dict[tuple[str, str, Options, bool], AnswerPlan] = {}  # the one asked for last comes last
 
     @property
     def schemas(self) -> dict[str, Schema]:
         return {self.name: self._lazy.schema} | {each.name: each.schema for each in self._others}
 
-    def privacy(self, plan: AnswerPlan) -> Privacy:  # noqa: ARG002 - whatever it is
-        return self._lazy.schema.privacy
-
-    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
-        if (whole := plan.cut.whole()) is None:
-            return plan  # its rows are counted when they are split
-        from cleave.ask.joining import Joinable, under_threshold  # noqa: PLC0415 - few questions need it
-
-        tables = {name.lower(): Joinable(schema) for name, schema in self.schemas.items()}
-        cut = under_threshold(whole, tables)
-        return replace(plan, cut=cut, ways=(FileWay(cut),))
-
     def rows(self, name: str, progress: Progress) -> int | None:
         return self.read(progress).rows if name == self.name else None
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
+    def plan(self, statement: Statement, options: Options, *, cloud_only: bool) -> AnswerPlan:
         """Plan a question, or reuse the plan of an earlier identical one unless it reads the clock."""
         tree = json.dumps(statement.tree)  # which holds the values of parameters
-        query = (statement.text, tree, cloud_only)
-        plan = self._plans.pop(query, None) or self._planned(statement, cloud_only=cloud_only)
+        query = (statement.text, tree, options, cloud_only)
+        plan = self._plans.pop(query, None) or self._planned(statement, options, cloud_only=cloud_only)
         if not any(name in tree.lower() for name in TODAY):
             self._plans[query] = plan
             while len(self._plans) > _MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
         return plan
 
-    def _planned(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
+    def _planned(self, statement: Statement, options: Options, *, cloud_only: bool) -> AnswerPlan:
+        threshold = Threshold.of(options, {})
         others = {each.name: each.schema for each in self._others}
         from cleave.sql.planner import Planner  # noqa: PLC0415 - DuckDB, numpy and aggregates take 50 ms
 
         with contextlib.closing(Planner(statement, self._lazy.schema, self.name, others)) as planner:
-            cut = planner.plan(cloud_only=cloud_only)
-        return AnswerPlan(cut, (FileWay(cut),), cloud_only=cloud_only)
+            cut: Cut = planner.plan(cloud_only=cloud_only)
+        if threshold.least:
+            cut = self._counted(cut)
+        return AnswerPlan(cut, (FileWay(cut),), cloud_only=cloud_only, threshold=threshold, pad=options.pad)
 
-    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
-        return describe_file(self._place(progress), plan, options)
+    def _counted(self, cut: Cut) -> Cut:
+        """Return `cut` with its people, or rows, counted for a threshold. Raises QueryRefused."""
+        if (whole := cut.whole()) is not None:
+            from cleave.ask.joining import Joinable, counted_join  # noqa: PLC0415 - few questions need it
+
+            return counted_join(whole, {name.lower(): Joinable(schema) for name, schema in self.schemas.items()})
+        sums = cut.sums()
+        assert sums is not None  # noqa: S101 - or it is whole
+        from cleave.disclosure.counting import counting_of  # noqa: PLC0415 - as above
+
+        counting = counting_of(sums, self._lazy.schema)
+        return sums if counting is None else sums.counted_by(counting)
+
+    def describe(self, plan: AnswerPlan, progress: Progress) -> Description:
+        return describe_file(self._place(progress), plan)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Read the table."""
@@ -175,9 +180,7 @@ class FileSource(Source):
         return self._services
 
 
-def describe_file(
-    place: FilePlace, plan: AnswerPlan, options: Options = DEFAULTS, profile: Profile = SUM60_PACK
-) -> Description:
+def describe_file(place: FilePlace, plan: AnswerPlan, profile: Profile = SUM60_PACK) -> Description:
     """Describe the plan.
 
     Raises what the query itself would raise before it sends anything: QueryRefused, InputError.
@@ -190,10 +193,10 @@ def describe_file(
     if (cut := plan.cut.sums()) is None:
         uses = {column: use for (_, column), use in way.uses(place).items()}
         return description(table.name, table.rows, table.schema.columns, plan.cut, uses, _UNREAD, profile=None)
-    with contextlib.closing(Packed(table, cut, options, profile)) as packed:
+    with contextlib.closing(Packed(table, cut, profile, pad=plan.pad, hides_rows=plan.threshold.least > 0)) as packed:
         place = replace(place, packed=packed)
-        disclosed = way.disclosures(place, pad=options.pad)
-        cost: Cost = way.work(place, pad=options.pad).cost(bucket=False, remote=True)
+        disclosed = way.disclosures(place, pad=plan.pad)
+        cost: Cost = way.work(place, pad=plan.pad).cost(bucket=False, remote=True)
         return description(
             *(table.name, table.rows, table.schema.columns, packed.cut),
             {column: use for (_, column), use in way.uses(place).items()},

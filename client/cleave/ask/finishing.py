@@ -16,7 +16,6 @@ from cleave.sql.rejoin import merge, regroup, rejoin
 from cleave.sql.tally import tally_of_rows
 from cleave.table.running import limited, run_select, within
 from cleave.table.types import has_floats
-from cleave_shared.errors import QueryRefused
 
 if TYPE_CHECKING:
     from cleave.sql.join import JoinPlan
@@ -27,7 +26,7 @@ _PATIENCE = 2.0  # seconds for DuckDB to notice that it is interrupted
 
 def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
     """Finish the answer to a question that was divided. Raises CheckFailed if two sources report different groups."""
-    cut, least = sums.cut, question.options.min_group
+    cut, least = sums.cut, question.least
     with question.clock.stage("finish"), uncollected():
         if sums.keys is None:
             groups = merge(cut, sums.responses)
@@ -68,18 +67,14 @@ def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
 def finished_whole(source: Source, plan: AnswerPlan, whole: LocalPlan, question: RunningQuestion) -> Answer:
     """Let DuckDB on this machine answer a whole question over the rows that `source` loads.
 
-    Raises QueryRefused if a minimum group size applies, InputError if the rows do not allow the computation, OutOfTime
-    when the question's time is over.
+    Raises InputError if the rows do not allow the computation, OutOfTime when the question's time is over.
     """
-    if question.options.min_group > 1:  # of one row every group is
+    if question.least:
         from cleave.sql.join import JoinPlan  # noqa: PLC0415 - few questions need it
 
-        if isinstance(whole, JoinPlan):
-            return _finished_join(source, plan, whole, question)
-        raise QueryRefused(
-            f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
-            hint=whole.hint or "select aggregates of groups",
-        )
+        if not isinstance(whole, JoinPlan):
+            raise TypeError("a plan under a threshold that counts nobody")
+        return _finished_join(source, plan, whole, question)
     deadline = question.deadline
     with source.load(plan, question) as loaded:
 

@@ -27,18 +27,19 @@ class Joinable:
     party: str = ""
 
 
-def under_threshold(whole: LocalPlan, tables: Mapping[str, Joinable]) -> LocalPlan:
-    """Return `whole` changed to count people over a join, or unchanged if it is no join that can be grouped here.
+def counted_join(whole: LocalPlan, tables: Mapping[str, Joinable]) -> JoinPlan:
+    """Return `whole` as a join that is grouped here, with its people counted.
 
-    `tables` is keyed by name in lower case. Raises QueryRefused if it is unclear whose people to count.
+    `tables` is keyed by name in lower case. Raises QueryRefused if it is no such join, or if it is unclear whose people
+    to count.
     """
     names = {name: each.schema for name, each in tables.items()}
     join = None if whole.inner else joined(whole.statement, names, [each.name for each in whole.outputs])
     if join is None:
-        return whole
+        raise _uncounted(whole)
     entities = {alias: tables[table].schema.privacy.entity for alias, table in join.tables.items()}
     if not any(entities.values()):
-        return whole
+        raise _uncounted(whole)
     about = join.measured or {alias for alias, entity in entities.items() if entity}
     if len(about) > 1:
         raise QueryRefused(
@@ -64,7 +65,7 @@ def under_threshold(whole: LocalPlan, tables: Mapping[str, Joinable]) -> LocalPl
         with closing(Planner(join.statement, join.schema, JOINED, {})) as planner:
             cut = planner.cut(NoSums(_WHY), cloud_only=False)
     except QueryRefused:
-        return whole
+        raise _uncounted(whole) from None
     more = (*entity, *([table.party] if table.party else []))
     reads = {
         name: tuple(dict.fromkeys([*columns, *(more if name.lower() == join.tables[alias] else ())]))
@@ -72,3 +73,10 @@ def under_threshold(whole: LocalPlan, tables: Mapping[str, Joinable]) -> LocalPl
     }
     given = {each.name: getattr(whole, each.name) for each in fields(whole)} | {"reads": reads}
     return JoinPlan(**given, join=join, cut=replace(cut, table=whole.table).counted_by(counting))
+
+
+def _uncounted(whole: LocalPlan) -> QueryRefused:
+    return QueryRefused(
+        f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
+        hint=whole.hint or "select aggregates of groups",
+    )

@@ -227,7 +227,8 @@ def require_reader_alone(given: Mapping[str, Any]) -> None:
     """Raise UsageError for options that a reader cannot use: it reads rows, on this machine."""
     for name, option in _NOT_OF_READERS.items():
         if given.get(name):
-            raise UsageError(f"{option} cannot be combined with --reader: a reader reads rows on this machine")
+            said = f"{option} cannot be combined with --reader: a reader reads rows on this machine"
+            raise UsageError(said, name=option)
 
 
 def is_remote(asking: Asking) -> bool:
@@ -359,7 +360,8 @@ def open_place(place: Place) -> Stores:
 
     store = place["store"] or usual("store")
     if store is None:
-        raise UsageError("there is no store", hint="name it with --store, in CLEAVE_STORE, or by `cleave config store`")
+        hint = "name it with --store, in CLEAVE_STORE, or by `cleave config store`"
+        raise UsageError("there is no store", hint=hint, name="--store")
     return open_stores(store, lambda: _aws(place))
 
 

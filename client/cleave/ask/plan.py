@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cleave.ask.threshold import NO_THRESHOLD, Threshold
 from cleave.ask.way import Cost, Way, Work
 from cleave.sql.plan import Cut, Output, QueryPlan
+from cleave.table.privacy import Privacy
 
 if TYPE_CHECKING:
     from cleave.sql.read import Statement
@@ -15,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerPlan:
-    """How to answer a question.
+    """How to answer a question. It is what `describe` describes and what `ask` runs.
 
     `cut` is the question divided into parts, or one that DuckDB answers here as a whole, and `ways` has a way for each
     part. `assumed` holds, by table name in lower case, a digest of what the plan assumes about that stored table or
-    release. `named` holds the columns that the question names, in lower case. `cloud_only` forbids fetching rows.
+    release. `named` holds the columns that the question names, in lower case. `cloud_only` forbids fetching rows. The
+    ways count what `threshold` requires. `pad`: see Options.
     """
 
     cut: Cut
@@ -27,6 +30,8 @@ class AnswerPlan:
     assumed: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     named: frozenset[str] = frozenset()
     cloud_only: bool = False
+    threshold: Threshold = NO_THRESHOLD
+    pad: bool = False
 
     @property
     def cut_up(self) -> QueryPlan:
@@ -62,6 +67,15 @@ class AnswerPlan:
     def sends_nothing(self) -> bool:
         """Return whether nothing is sent, so that neither a key nor a transport is needed."""
         return self.cut.sends_nothing
+
+    @property
+    def left_out(self) -> str:
+        """Return what the threshold leaves out of the answer, as text; "" for nothing."""
+        if not self.threshold.least:
+            return ""
+        privacy = Privacy(self.cut.counting.entity if self.cut.counting else ())
+        people = f" ({', '.join(privacy.entity)})" if privacy.entity else ""
+        return f"groups, and figures, of fewer than {self.threshold.least} {privacy.counted}{people} are left out"
 
     @property
     def scanned(self) -> bool:

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningQuestion:
-    """One question under way."""
+    """One question under way.
 
-    options: Options
+    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none.
+    """
+
+    pad: bool
+    least: int
     progress: Progress
     deadline: Deadline
     clock: Clock
@@ -34,7 +38,7 @@ class RunningQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one question.
+    """Options of one question, which its plan is made for.
 
     `pad` rounds the number of chunks up to a power of two. Groups with fewer than `min_group` people (or rows, if the
     schema names no entity) are left out; 0 means the table's own minimum, which only a stored table with contributors

@@ -17,6 +17,7 @@ from cleave.ask.describe import UNASKED, Description, Leakage, Requests, descrip
 from cleave.ask.owners import Owner, tag_of
 from cleave.ask.plan import AnswerPlan, Considered
 from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion, Usage
+from cleave.ask.threshold import Threshold
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.way import WayContext
 from cleave.ask.ways.answering import answered
@@ -124,10 +125,13 @@ class ReleaseSource(VersionedSource[OpenedRelease]):
         statement: Statement,
         names: Sequence[str],
         named: Set[str],  # noqa: ARG002 - all there are
+        options: Options,
         *,
         cloud_only: bool,  # noqa: ARG002 - nothing else is possible
     ) -> AnswerPlan:
-        """Plan the question. Raises QueryRefused if the totals do not answer it."""
+        """Plan the question. Raises QueryRefused if the totals do not answer it, and for a threshold over a noisy
+        release, which shows the number of rows of no group.
+        """
         (name,) = names
         release = self._release(name)
         sums = release.sums
@@ -137,7 +141,10 @@ class ReleaseSource(VersionedSource[OpenedRelease]):
             except Uncut as error:
                 raise not_by_totals(error, release.by, sums.answers, sums.more) from None
         cut = release.shown(cut)
-        return AnswerPlan(cut, (release.way(sums, cut),))
+        threshold = Threshold.of(options, {})
+        if threshold.least and release.no_threshold:
+            raise QueryRefused(release.no_threshold)
+        return AnswerPlan(cut, (release.way(sums, cut),), threshold=threshold)
 
     def _assumed_of(self, version: OpenedRelease) -> str:
         return version.head.release
@@ -235,7 +242,7 @@ class ReleaseSource(VersionedSource[OpenedRelease]):
             message = f"{store.location}: the totals of a release of {name!r} are gone"
             raise LostError(message, which.name, lambda: self._head(name).totals == which, _RENEW) from None
 
-    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+    def describe(self, plan: AnswerPlan, progress: Progress) -> Description:  # noqa: ARG002 - it reads nothing
         release = self._of(plan)
         work = plan.work(release)
         return description(
@@ -254,12 +261,6 @@ class ReleaseSource(VersionedSource[OpenedRelease]):
             places=(self._stores.sensitive.location, self._stores.sensitive.location),
             ways=(Considered(plan.name, None, True, "the owner has released totals of cells, and nothing else"),),
         )
-
-    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
-        """Raises QueryRefused for a noisy release, which shows the number of rows of no group."""
-        if isinstance(self._of(plan), OpenedNoisy):
-            raise QueryRefused("a noisy release shows all groups, and says of none how large it is")
-        return super().under_threshold(plan)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Do nothing: a release is read when a question is planned."""

@@ -23,8 +23,7 @@ from cleave.ask.question import DEFAULTS, Answer, Clock, Options, RunningQuestio
 from cleave.ask.source import AskedBy, Source
 from cleave.deadline import Deadline
 from cleave.table.blaming import WrongConstant
-from cleave.table.privacy import Privacy
-from cleave.table.progress import Bars, Progress, no_bars
+from cleave.table.progress import Bars, no_bars
 from cleave.table.schema import Schema
 from cleave_shared.errors import CleaveError, QueryRefused, Undecided, UsageError
 
@@ -103,15 +102,16 @@ class Session:
 
         return on_newest(on_version, begins_again)
 
-    def plan(self, question: str | Statement, *, cloud_only: bool = False) -> AnswerPlan:
-        """Decide which way answers each output. This reads no rows and sends nothing.
+    def plan(self, question: str | Statement, options: Options = DEFAULTS, *, cloud_only: bool = False) -> AnswerPlan:
+        """Decide which way answers each output, under a threshold. This reads no rows and sends nothing.
 
-        `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, InputError if `question` is
-        not text, and any error of reading a stored table's cell list.
+        `cloud_only` refuses what only rows on this machine can answer. Raises QueryRefused, also for a threshold that
+        cannot be kept or is smaller than a table's own without `yes`; InputError if `question` is not text; and any
+        error of reading a stored table's cell list or indexes.
         """
         statement = _read(question)
         try:
-            return self._run(lambda _: self.source.plan(statement, cloud_only=cloud_only))
+            return self._run(lambda _: self.source.plan(statement, options, cloud_only=cloud_only))
         except QueryRefused as error:
             with contextlib.suppress(CleaveError):  # of a store that cannot say what it has
                 point(error, statement, self._names(statement))
@@ -134,40 +134,25 @@ class Session:
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return self._run(lambda _: self.source.asked_by(name))
 
-    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
-        """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
-        return self._run(lambda _: self.source.under_threshold(plan))
-
-    def ways(self, question: str | Statement) -> Sequence[AnswerPlan]:
+    def ways(self, question: str | Statement, options: Options = DEFAULTS) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
         statement = _read(question)
-        return self._run(lambda _: self.source.ways(statement))
+        return self._run(lambda _: self.source.ways(statement, options))
 
-    def describe(self, plan: AnswerPlan, options: Options | None = None) -> Description:
+    def describe(self, plan: AnswerPlan) -> Description:
         """Describe what the query would send, read and reveal. Raises InputError, QueryRefused."""
         with self._bars() as progress:
-            return self._run(lambda _: self._described(*self._guarded(plan, options), progress))
-
-    def _described(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:
-        description = self.source.describe(plan, options, progress)
-        if not options.min_group:
-            return description
-        counting = getattr(getattr(plan.cut, "cut", plan.cut), "counting", None)  # a join has people of its own
-        privacy = Privacy(counting.entity) if counting else self.source.privacy(plan)
-        people = f" ({', '.join(privacy.entity)})" if privacy.entity else ""
-        few = f"groups, and figures, of fewer than {options.min_group} {privacy.counted}{people} are left out"
-        return replace(description, threshold=few)
+            return replace(self._run(lambda _: self.source.describe(plan, progress)), threshold=plan.left_out)
 
     def ask(
         self,
         plan: AnswerPlan,
-        options: Options | None = None,
         seconds: float | None = None,
         *,
         strict: bool = False,
         spent: float = 0.0,
     ) -> Answer:
-        """Answer `plan`.
+        """Answer `plan`, under the threshold that it was made for. Nothing is planned again.
 
         Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
         questions of the same work have `spent` some.
@@ -178,7 +163,7 @@ class Session:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}", name="--timeout")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
         try:
-            answer = self._run(lambda deadline: self._answer(plan, options, deadline), seconds, spent)
+            answer = self._run(lambda deadline: self._answer(plan, deadline), seconds, spent)
         except WrongConstant as error:
             point(error, plan.cut.statement, ())
             raise
@@ -187,13 +172,14 @@ class Session:
                 "; ".join(answer.result.warnings),
                 hint="without --strict the answer is shown, what is undecided marked",
             )
-        self._log_smaller(plan, options or DEFAULTS)
+        for table in plan.threshold.overridden:
+            self.source.record(table, "smaller groups", min_group=plan.threshold.least or 1)
         return answer
 
     def answer(
         self,
         question: str | Statement,
-        options: Options | None = None,
+        options: Options = DEFAULTS,
         seconds: float | None = None,
         *,
         cloud_only: bool = False,
@@ -207,19 +193,18 @@ class Session:
 
         def asked() -> tuple[AnswerPlan, Answer]:
             nonlocal spent
-            plan = self.plan(question, cloud_only=cloud_only)
+            plan = self.plan(question, options, cloud_only=cloud_only)
             planned(plan)
             try:
-                return plan, self.ask(plan, options, seconds, strict=strict, spent=spent)
+                return plan, self.ask(plan, seconds, strict=strict, spent=spent)
             finally:
                 spent = self.spent
 
         return self.source.on_newest(asked)
 
-    def _answer(self, plan: AnswerPlan, options: Options | None, deadline: Deadline) -> Answer:
-        plan, guarded = self._guarded(plan, options)
+    def _answer(self, plan: AnswerPlan, deadline: Deadline) -> Answer:
         with self._bars() as progress:
-            question = RunningQuestion(guarded, progress, deadline, Clock())
+            question = RunningQuestion(plan.pad, plan.threshold.least, progress, deadline, Clock())
             if (whole := plan.cut.whole()) is not None:
                 from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
 
@@ -228,27 +213,6 @@ class Session:
                 from cleave.ask.finishing import finished  # noqa: PLC0415 - imported while services are waited for
 
                 return finished(sums, question)
-
-    def _guarded(self, plan: AnswerPlan, options: Options | None) -> tuple[AnswerPlan, Options]:
-        """The plan and options with the minimum group size in effect: the caller's, or else the source's own.
-
-        The plan counts what that size requires. Raises QueryRefused for a smaller size than the source's without `yes`.
-        """
-        chosen, own = options or DEFAULTS, self.source.min_group(plan)
-        least = chosen.min_group or own
-        if least < own and not chosen.yes:
-            raise QueryRefused(
-                f"groups of fewer than {own} are left out of answers from this table, and --min-group is {least}",
-                hint="--yes (yes=True in Python) shows smaller ones; the table's log says so",
-            )
-        if least <= 1:  # 1 hides no one, but would hide a COUNT(*) of 0
-            return plan, replace(chosen, min_group=0)
-        return self.source.under_threshold(plan), replace(chosen, min_group=least)
-
-    def _log_smaller(self, plan: AnswerPlan, options: Options) -> None:
-        """Record an answer with smaller groups than a table allows in that table's log."""
-        if options.min_group and options.yes and not options.logged:
-            self.source.log_smaller(plan, options.min_group)
 
     @property
     def spent(self) -> float:

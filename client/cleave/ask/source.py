@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import GroupSums, Loaded, Options, RunningQuestion
 from cleave.deadline import Deadline
-from cleave.table.privacy import NO_PRIVACY, Privacy
 from cleave_shared import limits
 from cleave_shared.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from cleave.ask.describe import Description
     from cleave.sql.read import Statement
     from cleave.table.progress import Bars, Progress
@@ -34,11 +35,12 @@ class AskedBy:
     """How questions see one version of a stored table.
 
     `by` holds the columns that its totals are grouped by, and `assumed` what a plan over this version assumes
-    (`AnswerPlan.assumed`).
+    (`AnswerPlan.assumed`). `min_group` is its own minimum of people, or rows, of a shown group.
     """
 
     schema: Schema
     by: Sequence[str]
+    min_group: int
     assumed: tuple[str, str]
 
 
@@ -67,25 +69,13 @@ class Source(Protocol):
         """Return how the newest version of a stored table may be asked; None for any other table."""
         return None
 
-    def min_group(self, plan: AnswerPlan) -> int:  # noqa: ARG002 - no group is small
-        """Return the least people, or rows, of each group shown, unless the caller gives another number."""
-        return 0
-
-    def log_smaller(self, plan: AnswerPlan, least: int) -> None:  # noqa: ARG002 - as above
-        """Record an answer with groups of `least` in the logs of the tables of `plan` that have a larger minimum."""
-        return
-
-    def privacy(self, plan: AnswerPlan) -> Privacy:  # noqa: ARG002 - rows of cells are counted
-        """Return what a minimum group size counts by."""
-        return NO_PRIVACY
-
-    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
-        """Change `plan` to count people, and rows with NULLs, for a minimum group size. Raises QueryRefused."""
-        return plan
-
     def logged(self, plan: AnswerPlan) -> list[str]:  # noqa: ARG002 - files and releases have no log
         """Return the tables of `plan` that have an audit log."""
         return []
+
+    def record(self, table: str, what: str, **details: JsonValue) -> None:  # noqa: ARG002 - as above
+        """Record an event that changes no data in the audit log of a table. Raises InputError, StoreError."""
+        raise TypeError("only an owner's stored tables have a log")
 
     def rows(self, name: str, progress: Progress) -> int | None:
         """Return the number of rows of a table, or None if it is unknown until a question reads them."""
@@ -99,15 +89,19 @@ class Source(Protocol):
         """Answer all questions of a block over the versions at its start. Files have only one version."""
         return contextlib.nullcontext()
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
-        """Plan a question over the newest versions, or those of a snapshot. Raises QueryRefused."""
+    def plan(self, statement: Statement, options: Options, *, cloud_only: bool) -> AnswerPlan:
+        """Plan a question over the newest versions, or those of a snapshot.
+
+        The plan counts what its threshold requires: people or rows, and rows with NULLs. Raises QueryRefused, also if
+        the threshold cannot be kept.
+        """
         ...
 
-    def ways(self, statement: Statement) -> Sequence[AnswerPlan]:
+    def ways(self, statement: Statement, options: Options) -> Sequence[AnswerPlan]:
         """Return every way to answer a question, as plans that can be asked, the one that reveals least first."""
-        return [self.plan(statement, cloud_only=False)]
+        return [self.plan(statement, options, cloud_only=False)]
 
-    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description: ...
+    def describe(self, plan: AnswerPlan, progress: Progress) -> Description: ...
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:
         """Do the work that is not part of a query's time.
@@ -134,7 +128,7 @@ class Source(Protocol):
 
     def stop_job(self, plan: AnswerPlan) -> bool:  # noqa: ARG002 - whatever it is
         """End the job that answers `plan`; return False if there is none. Raises InputError if there can be none."""
-        raise UsageError("--job works only over stored tables", hint="leave --job out")
+        raise UsageError("--job works only over stored tables", hint="leave --job out", name="--job")
 
     def stop(self) -> None:
         """Make the work of another thread here fail soon. Repeat the call until it has."""

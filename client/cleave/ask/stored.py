@@ -17,25 +17,23 @@ from typing import TYPE_CHECKING, TypeVar
 from cleave.ask.choice import FETCH_LIMIT, Chooser, describe_stored, how_to_scan, over_limit
 from cleave.ask.describe import Description
 from cleave.ask.finishing import finished
-from cleave.ask.joining import Joinable, under_threshold
 from cleave.ask.options import Access
 from cleave.ask.owners import open_tables
 from cleave.ask.plan import AnswerPlan
 from cleave.ask.question import COUNTS, Answer, GroupSums, Loaded, Options, RunningQuestion, Usage
 from cleave.ask.services import Embedded, Services
 from cleave.ask.source import AskedBy
+from cleave.ask.threshold import Threshold
 from cleave.ask.versioned import VersionedSource
 from cleave.ask.way import Site, WayContext
 from cleave.ask.ways.answering import answered
 from cleave.ask.ways.rows import RowsWay
 from cleave.deadline import Deadline, OutOfTime, Stopped
-from cleave.disclosure.counting import counting_of
 from cleave.objects.locate import Stores
 from cleave.objects.storage import require_place
-from cleave.sql.plan import Counting
 from cleave.sql.read import Statement
 from cleave.store.changed import ChangedError, ReplacedError, SnapshotError, is_replaced, on_newest
-from cleave.store.contributors import min_group_of, party_of
+from cleave.store.contributors import min_group_of
 from cleave.store.newest import Newest
 from cleave.store.reader import LostError, Opened
 from cleave.store.reading import read_whole
@@ -45,7 +43,6 @@ from cleave.store.tables import Tables
 from cleave.sums.scan import CALLS_UNDER_WAY
 from cleave.sums.stored import Stored
 from cleave.table.duck import quarter_of_memory
-from cleave.table.privacy import Privacy
 from cleave.table.progress import Bars, Progress
 from cleave.table.schema import Schema
 from cleave.table.table import Table
@@ -147,43 +144,12 @@ class StoredSource(VersionedSource[Stored]):
         stored = self._find(name)
         if stored is None:
             return None
-        return AskedBy(stored.whole_schema, stored.by, (name.lower(), self._assumed_of(stored)))
+        own = min_group_of(stored.manifest)
+        return AskedBy(stored.whole_schema, stored.by, own, (name.lower(), self._assumed_of(stored)))
 
     def require_assumed(self, plan: AnswerPlan, table: AskedBy) -> None:
         if table.assumed not in plan.assumed:
             raise ReplacedError
-
-    def min_group(self, plan: AnswerPlan) -> int:
-        """Return the largest minimum of the tables that are asked."""
-        return max((min_group_of(each.manifest) for each in self._site_of(plan).tables.values()), default=0)
-
-    def log_smaller(self, plan: AnswerPlan, least: int) -> None:
-        site = self.run(lambda: self._site_of(plan), Deadline(self.seconds))
-        for each in site.tables.values():
-            if min_group_of(each.manifest) > least:
-                self.record(each.manifest.table, "smaller groups", min_group=least)
-
-    def privacy(self, plan: AnswerPlan) -> Privacy:
-        return self._site_of(plan).table(plan.table).whole_schema.privacy
-
-    def under_threshold(self, plan: AnswerPlan) -> AnswerPlan:
-        """Return a plan that reads rows, if cells do not tell how many people, or rows with a value, a group has.
-
-        Raises QueryRefused.
-        """
-        if plan.cut.counting is not None:
-            return plan  # it was made for a threshold: what was checked of it is what runs
-        site = self._site_of(plan)
-        if (whole := plan.cut.whole()) is not None:
-            tables = {name.lower(): Joinable(schema) for name, schema in site.others.items()}
-            tables |= {name: Joinable(each.whole_schema, party_of(each.manifest)) for name, each in site.tables.items()}
-            cut = under_threshold(whole, tables)
-            return plan if cut is whole else replace(plan, cut=cut, ways=(RowsWay(cut),))
-        stored = site.table(plan.table)
-        counting = counting_of(plan.cut_up, stored.whole_schema, party_of(stored.manifest))
-        if counting is None and not plan.cut_up.local:
-            return plan
-        return replace(Chooser(site).counted(plan, counting or Counting()), assumed=plan.assumed)
 
     def logged(self, plan: AnswerPlan) -> list[str]:
         if not isinstance(self._tables, Tables):  # a reader writes nothing
@@ -207,9 +173,15 @@ class StoredSource(VersionedSource[Stored]):
         if self.name:
             self._require(self.name)
 
-    def ways(self, statement: Statement) -> list[AnswerPlan]:
+    def ways(self, statement: Statement, options: Options) -> list[AnswerPlan]:
         names, named = self._over(statement)
-        return [self._assuming(each, names) for each in Chooser(self.site(names, named)).plans(statement)]
+        plans = self._chooser(self.site(names, named), options).plans(statement)
+        return [self._assuming(each, names, options) for each in plans]
+
+    def _chooser(self, site: Site, options: Options) -> Chooser:
+        """Return what plans questions under the threshold of `options`. Raises QueryRefused if a table forbids it."""
+        minimums = {each.manifest.table: min_group_of(each.manifest) for each in site.tables.values()}
+        return Chooser(site, Threshold.of(options, minimums))
 
     def site(self, names: Sequence[str] = (), named: Set[str] = frozenset()) -> Site:
         """Return the site of a question over the first of `names`, or over the table that was named; the rest may be
@@ -247,10 +219,13 @@ class StoredSource(VersionedSource[Stored]):
                     raise ReplacedError
         return site
 
-    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> AnswerPlan:
+    def _planned(
+        self, statement: Statement, names: Sequence[str], named: Set[str], options: Options, *, cloud_only: bool
+    ) -> AnswerPlan:
         site = self.site(names, named)
+        chooser = self._chooser(site, options)
         try:
-            return Chooser(site).chosen(statement, cloud_only=cloud_only)
+            return chooser.chosen(statement, cloud_only=cloud_only)
         except QueryRefused:
             schemas = [*(each.schema for each in site.tables.values()), *site.others.values()]
             found = {name.lower() for each in schemas for name in each.names}
@@ -350,10 +325,10 @@ class StoredSource(VersionedSource[Stored]):
         folder = self._tables.folder(plan.table)
         return job_of(self._stores.sensitive, folder, site.stored, machine, plan.statement.sql)
 
-    def describe(self, plan: AnswerPlan, options: Options, progress: Progress) -> Description:  # noqa: ARG002
+    def describe(self, plan: AnswerPlan, progress: Progress) -> Description:  # noqa: ARG002 - it reads little
         site = self._site_of(plan)
-        considered = Chooser(site).considered(plan, pad=options.pad)
-        return describe_stored(site, plan, considered, pad=options.pad)
+        considered = Chooser(site, plan.threshold).considered(plan, pad=plan.pad)
+        return describe_stored(site, plan, considered, pad=plan.pad)
 
     def prepare(self, bars: Bars, *, sends: bool) -> None:  # noqa: ARG002 - rows are read in the query's time
         if self._used:
@@ -391,7 +366,7 @@ class StoredSource(VersionedSource[Stored]):
         *totals, rows = plan.ways
         assert isinstance(rows, RowsWay)  # noqa: S101 - it is what loads them
         self._require_few(plan, site, question)
-        fetched = rows.fetches(site, pad=question.options.pad)
+        fetched = rows.fetches(site, pad=question.pad)
         readings = [each.reading(question) for each in fetched]
         (first, own), *joined = zip(fetched, readings, strict=True)
         with read_whole(readings), contextlib.ExitStack() as stack:
@@ -457,7 +432,7 @@ class StoredSource(VersionedSource[Stored]):
 
     def _require_few(self, plan: AnswerPlan, site: Site, question: RunningQuestion) -> None:
         """Raise QueryRefused if --pad makes the rows exceed the limit that the plan was chosen by."""
-        if question.options.pad and (size := plan.fetched(site, pad=True)) > self._fetch_limit:
+        if question.pad and (size := plan.fetched(site, pad=True)) > self._fetch_limit:
             raise over_limit(size, self._fetch_limit, how_to_scan(site))
 
     def _at_work(self, table: Table | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from cleave.ask.plan import AnswerPlan
+from cleave.ask.question import Options
 from cleave.ask.source import Source
 from cleave.ask.way import Showing, shows_all
 from cleave.deadline import Deadline
@@ -61,7 +62,9 @@ class VersionedSource(Source, Generic[Version]):
         """Open the tables that a question is over, out of those it has `named`. Raises QueryRefused."""
 
     @abstractmethod
-    def _planned(self, statement: Statement, names: Sequence[str], named: Set[str], *, cloud_only: bool) -> AnswerPlan:
+    def _planned(
+        self, statement: Statement, names: Sequence[str], named: Set[str], options: Options, *, cloud_only: bool
+    ) -> AnswerPlan:
         """Plan a question over the tables `names`, which mentions the columns `named`."""
 
     @abstractmethod
@@ -92,9 +95,9 @@ class VersionedSource(Source, Generic[Version]):
     def _shown(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
         return {name: self._showing(name, schema) for name, schema in schemas.items()}
 
-    def plan(self, statement: Statement, *, cloud_only: bool) -> AnswerPlan:
+    def plan(self, statement: Statement, options: Options, *, cloud_only: bool) -> AnswerPlan:
         names, named = self._over(statement)
-        return self._assuming(self._planned(statement, names, named, cloud_only=cloud_only), names)
+        return self._assuming(self._planned(statement, names, named, options, cloud_only=cloud_only), names, options)
 
     def run(self, work: Callable[[], T], deadline: Deadline) -> T:
         self._stores.limit(deadline)
@@ -137,9 +140,9 @@ class VersionedSource(Source, Generic[Version]):
             self._held[lower] = newest
         return newest
 
-    def _assuming(self, plan: AnswerPlan, names: Sequence[str]) -> AnswerPlan:
+    def _assuming(self, plan: AnswerPlan, names: Sequence[str], options: Options) -> AnswerPlan:
         assumed = tuple((name.lower(), self._assumed_of(self._held[name.lower()])) for name in names)
-        return replace(plan, assumed=assumed)
+        return replace(plan, assumed=assumed, pad=options.pad)
 
     def _require_same(self, plan: AnswerPlan) -> None:
         """Raise ReplacedError if `plan` does not fit the versions in use."""

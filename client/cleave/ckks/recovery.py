@@ -64,6 +64,7 @@ def split_key(
         raise UsageError(
             f"--shares {shares} --need {need}: at least 2 are needed, at most all, and {MOST_SHARES} are the most",
             hint="a single share would be the key itself",
+            name="--need",
         )
     targets = [folder / f"share-{number}-of-{shares}.txt" for number in range(1, shares + 1)]
     for target in targets:
@@ -101,7 +102,7 @@ def join_key(
     master = joined(shares)
     if arn is not None:
         if kms is None or passphrase is not None:
-            raise UsageError("a joined key is wrapped by a KMS key or by a passphrase, not by both")
+            raise UsageError("a joined key is wrapped by a KMS key or by a passphrase, not by both", name="--kms")
         return create_with_kms(to, arn, kms, master)
     file, _ = fresh_file(master)
     write(to, wrapped_by(file, master, passphrase), overwrite=False)

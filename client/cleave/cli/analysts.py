@@ -74,7 +74,8 @@ def accept(
     from cleave.store.identity import read_identity  # noqa: PLC0415
 
     if place["key"]:
-        raise UsageError("--key cannot be combined with --analyst: releases are sealed to the analyst's identity")
+        said = "--key cannot be combined with --analyst: releases are sealed to the analyst's identity"
+        raise UsageError(said, name="--key")
     identity = read_identity(expanded(analyst))
     with closing(open_limited(place)) as stores:
         ReleaseSource(name, stores, identity, fingerprint, accepts=number).open()

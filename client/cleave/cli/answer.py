@@ -96,7 +96,8 @@ def chosen_format(
 def require_page(path: Path) -> None:
     """Raises UsageError if the name of a page has the ending of another format."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{path}: is no name of an HTML page, which is written there", hint="let it end in .html")
+        said = f"{path}: is no name of an HTML page, which is written there"
+        raise UsageError(said, hint="let it end in .html", name="--report")
 
 
 def print_content(content: bytes, written: Format) -> None:

@@ -48,8 +48,8 @@ def plan(
     """
     tables, sql = read_question(words, sql_file)
     with session_over(tables, asking, ctx.obj, sends=False) as session:
-        planned = session.plan(sql, cloud_only=asking["cloud_only"])
-        description = session.describe(planned, question_options(asking))
+        planned = session.plan(sql, question_options(asking), cloud_only=asking["cloud_only"])
+        description = session.describe(planned)
     from cleave.shown.plan import plan_json, plan_lines, plan_text  # noqa: PLC0415 - --help does not need it
 
     shown = plan_json if as_json else plan_text if verbose else plan_lines
@@ -95,12 +95,12 @@ def query(
     with session_over(tables, asking, settings, machine=job) as session:
         options, strict, cloud_only = question_options(asking), asking["strict"], asking["cloud_only"]
         if stop_job:
-            is_there = session.stop_job(session.plan(sql, cloud_only=cloud_only))
+            is_there = session.stop_job(session.plan(sql, options, cloud_only=cloud_only))
             console.say("the job was stopped" if is_there else "there is no such job")
             return
         question, answer = session.answer(sql, options, asking["timeout"], strict=strict, cloud_only=cloud_only)
         seconds = time.perf_counter() - started
-        description = session.describe(question, options) if report is not None else None
+        description = session.describe(question) if report is not None else None
     content = answer_bytes(answer, chosen) if output is not None else b""
     if report is not None:
         from cleave.report.page import PageFacts  # noqa: PLC0415 - templates

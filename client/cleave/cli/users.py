@@ -66,8 +66,9 @@ def add(
         allowed = tuple(dict.fromkeys(each.partition(".")[0] for each in named))
     if min_group is not None and min_group < LEAST:
         raise InputError(
-            f"--min-group {min_group}: groups of users without --rows are of at least {LEAST} people",
+            f"--min-group {min_group}: groups of users without --rows are of at least {LEAST} people (rule G4)",
             hint=f"leave it out for {LEAST}; of two people, each could subtract itself",
+            name="--min-group",
         )
     given = rows or any(each is not None for each in (tables, columns, min_group))
     before = None if given else user_in(path, name)

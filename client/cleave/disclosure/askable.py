@@ -1,10 +1,10 @@
-"""Questions of gateway users without rows (DISCLOSURE.md, G1 and G2), decided from the statement and the schema alone.
+"""Questions of gateway users without rows (docs/rules.md, rules G1 and G2), decided from statement and schema alone.
 
     SELECT ward, AVG(bill - paid) / 100 FROM visits WHERE year >= 2024 GROUP BY ward HAVING COUNT(*) > 20
 
 G1. Figures are COUNT, SUM and AVG of stored numbers and of their linear combinations with constants, VARIANCE and
-    STDDEV of one stored number and its multiples, and COUNT(DISTINCT entity). Expressions over figures and keys see the
-    answer after small groups are left out. Variances of two columns together would give the sum of their products.
+    STDDEV of one stored number, and COUNT(DISTINCT entity). Expressions over figures and keys see the answer after
+    small groups are left out.
 G2. One table. WHERE and keys name columns that the table is stored by, other than the entity; WHERE compares each with
     constants of its type.
 
@@ -35,7 +35,7 @@ from cleave.sql.read import ExpressionReader, Statement, expression_of
 from cleave.sql.refusals import Uncut, too_deep
 from cleave.sql.resolve import has_aggregate, is_aggregate, resolve
 from cleave.table.duck import private, tree_of
-from cleave.table.schema import Schema
+from cleave.table.schema import Column, Schema
 from cleave.table.trees import Tree
 from cleave.table.types import FLOATS, decimals_of, is_number, is_numeric
 from cleave_shared.errors import QueryRefused
@@ -56,13 +56,10 @@ TESTS: Final = "IS_NULL IS_NOT_NULL"
 """Operators on a column alone."""
 
 G1: Final = (
-    "rule G1: COUNT, SUM and AVG of stored numbers and of their linear combinations with constants, VARIANCE and "
-    "STDDEV of one stored number, and COUNT(DISTINCT entity)"
+    "ask for COUNT, SUM or AVG of stored numbers, VARIANCE or STDDEV of one, or COUNT(DISTINCT) of people (rule G1)"
 )
-G2: Final = (
-    "rule G2: one table, and in WHERE and GROUP BY only columns that it is stored by, other than the entity, compared "
-    "with constants of their type"
-)
+FITTING: Final = "ask for sums that fit their type for every value that the schema allows (rule G1)"
+ONE_TABLE: Final = "ask for figures of one table (rule G2)"
 HINT: Final = "docs/gateway.md lists what is answered"
 
 _SPREADS: Final = frozenset(FIGURES.split()) - {"count", "sum", "avg", "mean"}
@@ -77,7 +74,6 @@ _MOST_ROWS: Final = 1 << 40  # rows of a sum that cannot overflow
 _LARGEST_SUM: Final = 10**38 - 1  # units of a DECIMAL; sums of 64-bit integers are far smaller
 _RANK: Final = re.compile(r"dense_rank\(\) OVER \(ORDER BY (.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)\)", re.DOTALL)
 _AT_ONCE: Final = 200  # constants
-_EXACT_DOUBLES: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +88,8 @@ class Askable:
     entity: Sequence[str] = ()
 
     def admitted(self, statement: Statement) -> Statement:
-        """The statement, with the constants of WHERE cast to their columns' types. Raises QueryRefused: with one of two
-        texts if it breaks a rule, or as planning does if no user could ask it.
+        """The statement, with the constants of WHERE cast to their columns' types. Raises QueryRefused: with what the
+        user may ask if it breaks a rule, or as planning does if no user could ask it.
         """
         try:
             parsed = parse(statement, self.name)
@@ -106,7 +102,7 @@ class Askable:
                 self._require_keys(select)
                 _SelectList(self, select, catalog).require()
         except Uncut:  # for anything that no service answers
-            raise refused(G2) from None
+            raise refused(self.shape) from None
         except RecursionError:
             raise too_deep() from None
         return statement.with_select(node)
@@ -119,10 +115,31 @@ class Askable:
     def is_entity(self, name: str) -> bool:
         return name.lower() in map(str.lower, self.entity)
 
+    @property
+    def keys(self) -> str:
+        """The user's columns that WHERE and GROUP BY may name; "" if there are none."""
+        return ", ".join(each.name for each in map(self.schema.find, self.by) if each and self.is_key(each.name))
+
+    @property
+    def shape(self) -> str:
+        """What to ask instead of rows, several tables and other clauses."""
+        return f"ask for figures of one table, grouped or filtered by {self.keys} (rule G2)" if self.keys else ONE_TABLE
+
+    @property
+    def grouping(self) -> str:
+        """What to ask instead of a query by other columns."""
+        return f"group or filter by {self.keys} (rule G2)" if self.keys else "leave WHERE and GROUP BY out (rule G2)"
+
+    @property
+    def filtering(self) -> str:
+        """What to ask instead of another condition."""
+        tests = "=, <>, <, <=, >, >=, IN, BETWEEN, LIKE or IS NULL"
+        return f"compare {self.keys} with constants by {tests} (rule G2)" if self.keys else self.grouping
+
     def _require_keys(self, select: Select) -> None:
         for key in select.grouped:
             if not (isinstance(key, Constant) or (isinstance(key, ColumnRef) and self.is_key(key.name))):
-                raise refused(G2)
+                raise refused(self.grouping)
 
 
 def is_bare(cut: Cut) -> bool:
@@ -136,8 +153,9 @@ def _is_figure(sql: str) -> bool:
     return is_aggregate(expression_of(ordered[1] if ordered else sql))
 
 
-def refused(rule: str) -> QueryRefused:
-    return QueryRefused(f"users without rows cannot ask this ({rule})", hint=HINT, code="forbidden")
+def refused(instead: str) -> QueryRefused:
+    """`instead`: what to ask, and the rule."""
+    return QueryRefused(f"you may see totals only: {instead}", hint=HINT, code="forbidden")
 
 
 class _Where:
@@ -154,54 +172,56 @@ class _Where:
         if _LOGIC.get(kind) in CONNECTIVES.split():
             return {**tree, "children": [self.condition(each) for each in tree["children"]]}
         if kind.removeprefix("OPERATOR_") in TESTS.split():
-            self._type_of_key(tree["children"][0])
+            self._key(tree["children"][0])
             return tree
         name = str(tree["function_name"]) if kind == "FUNCTION" else _COMPARED.get(kind)
         if name not in COMPARISONS.split():
-            raise refused(G2)
+            raise refused(self._askable.filtering)
         match name:
             case "~~" | "!~~":
                 return self._like(tree)
             case "IN":
                 column, *values = tree["children"]
-                type_ = self._type_of_key(column)
-                return {**tree, "children": [column, *self._constants(values, type_)]}
+                return {**tree, "children": [column, *self._constants(values, self._key(column))]}
             case "BETWEEN":
-                type_ = self._type_of_key(tree["input"])
-                lower, upper = self._constants([tree["lower"], tree["upper"]], type_)
+                lower, upper = self._constants([tree["lower"], tree["upper"]], self._key(tree["input"]))
                 return {**tree, "lower": lower, "upper": upper}
         side, other = ("left", "right") if tree["left"]["class"] == "COLUMN_REF" else ("right", "left")
-        (constant,) = self._constants([tree[other]], self._type_of_key(tree[side]))
+        (constant,) = self._constants([tree[other]], self._key(tree[side]))
         return {**tree, other: constant}
 
     def _like(self, tree: Tree) -> Tree:
         names = [each["name"] for each in tree["arguments"]]
-        if names != ["", ""] or self._type_of_key(tree["arguments"][0]["expression"]) != "VARCHAR":
-            raise refused(G2)
+        key = self._key(tree["arguments"][0]["expression"])
+        if names != ["", ""] or key.type != "VARCHAR":
+            raise refused(self._askable.filtering)
         column, pattern = tree["arguments"]
-        (constant,) = self._constants([pattern["expression"]], "VARCHAR")
+        (constant,) = self._constants([pattern["expression"]], key)
         return {**tree, "arguments": [column, {**pattern, "expression": constant}]}
 
-    def _type_of_key(self, tree: Tree) -> str:
-        """The type of a column. The statement is resolved, so a table name before a column is this table's."""
+    def _key(self, tree: Tree) -> Column:
+        """The column of `tree`. The statement is resolved, so a table name before a column is this table's."""
         column = self._askable.schema.find(tree["column_names"][-1]) if tree["class"] == "COLUMN_REF" else None
         if column is None or not self._askable.is_key(column.name):
-            raise refused(G2)
-        return column.type
+            raise refused(self._askable.grouping)
+        return column
 
-    def _constants(self, trees: Sequence[Tree], type_: str) -> list[Tree]:
-        """Casts of texts to `type_`, so that DuckDB casts nothing else in the comparison."""
+    def _constants(self, trees: Sequence[Tree], column: Column) -> list[Tree]:
+        """Casts of texts to the column's type, so that DuckDB casts nothing else in the comparison."""
         given = [self._read.node(each) for each in trees]
-        if not all(map(_is_constant, given)):
-            raise refused(G2)
         starts = range(0, len(given), _AT_ONCE)
-        texts = [text for start in starts for text in self._texts(given[start : start + _AT_ONCE], type_)]
-        cast = _cast_to(type_)
+        try:
+            if not all(map(_is_constant, given)):
+                raise _OtherTypeError
+            texts = [text for start in starts for text in self._texts(given[start : start + _AT_ONCE], column.type)]
+        except _OtherTypeError:
+            raise refused(f"compare {column.name} with constants of type {column.type} (rule G2)") from None
+        cast = _cast_to(column.type)
         literals = [{"kind": "NULL_LITERAL" if each is None else "STRING", "text": each or ""} for each in texts]
         return [cast | {"child": cast["child"] | {"literal": each}} for each in literals]
 
     def _texts(self, given: Sequence[Node], type_: str) -> list[str | None]:
-        """DuckDB's texts of constants after the cast. Raises QueryRefused if the cast changes a value."""
+        """DuckDB's texts of constants after the cast. Raises _OtherTypeError if the cast changes a value."""
         spelled = list(map(write, given))
         try:  # for each: its type, its text, and whether the value is unchanged
             row = self._connection.execute(
@@ -214,13 +234,17 @@ class _Where:
         except duckdb.Error:
             row = None
         if row is None:
-            raise refused(G2)
+            raise _OtherTypeError
         texts = list(row[1::3])
         for node, own, text, same in zip(given, row[::3], texts, row[2::3], strict=True):
             is_text = isinstance(node, Constant) and node.kind == "STRING"
             if text is not None and not (same and (is_text or _is_alike(own, type_))):
-                raise refused(G2)
+                raise _OtherTypeError
         return texts
+
+
+class _OtherTypeError(Exception):
+    """What a column is compared with is no constant of its type."""
 
 
 @cache
@@ -302,15 +326,13 @@ class _SelectList:
         if isinstance(node, ColumnRef):
             if self._number(node) in FLOATS:  # DuckDB adds them without errors
                 return
-        elif name in _SPREADS and (self._read(node).constant or _has_several(node)):  # a constant only adds rounding
+        elif name in _SPREADS:  # VAR_POP(x + y) - VAR_POP(x) - VAR_POP(y) is twice a covariance, and that a product
             raise refused(G1)
         read = self._read(node)
         (type_,) = self._catalog.types([write(node)])
         units = read.range.magnitude * 10 ** (decimals_of(type_) or 0)
         if name != "count" and units * _MOST_ROWS > _LARGEST_SUM:
-            raise refused(G1)
-        if name in _SPREADS and not isinstance(node, ColumnRef) and units > _EXACT_DOUBLES:
-            raise refused(G1)
+            raise refused(FITTING)
 
     def _number(self, column: ColumnRef) -> str:
         type_ = self._askable.schema.column(column.name).type
@@ -335,7 +357,7 @@ class _SelectList:
         read = [self._read(each) for each in node.arguments]
         steps = [*read, _combined(node.name, read)]
         if whole is None or "HUGEINT" in type_ or not all(each.fits(whole) for each in steps):
-            raise refused(G1)
+            raise refused(FITTING)
         return steps[-1]
 
     def _literal(self, node: Node) -> _Linear:
@@ -348,22 +370,14 @@ class _SelectList:
             except duckdb.Error:
                 raise refused(G1) from None
         value = Fraction(text or 0)
-        return _Linear(Range(value, value), constant=value)
-
-
-def _has_several(node: Node) -> bool:
-    """True for several columns. VAR_POP(x + y) - VAR_POP(x) - VAR_POP(y) is twice their covariance, which gives the sum
-    of their products: a value of one person, if x is 0 for all others.
-    """
-    return len({column.name.lower() for column in node.find(ColumnRef)}) > 1
+        return _Linear(Range(value, value))
 
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """A step of a linear combination: the range of its values, and its constant."""
+    """A step of a linear combination. `range`: of its values."""
 
     range: Range
-    constant: Fraction = Fraction(0)
     has_column: bool = False
 
     def fits(self, whole: Range) -> bool:
@@ -375,9 +389,9 @@ def _combined(name: str, read: Sequence[_Linear]) -> _Linear:
     one, two = (_Linear(Range(Fraction(0), Fraction(0))), *read)[-2:]
     both = one.has_column or two.has_column
     if name == "+":
-        return _Linear(one.range + two.range, one.constant + two.constant, both)
+        return _Linear(one.range + two.range, both)
     if name == "-":
-        return _Linear(one.range - two.range, one.constant - two.constant, both)
+        return _Linear(one.range - two.range, both)
     if (one.has_column and two.has_column) or len(read) == 1:
         raise refused(G1)
-    return _Linear(one.range * two.range, one.constant * two.constant, both)
+    return _Linear(one.range * two.range, both)

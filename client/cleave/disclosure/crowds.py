@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -57,9 +58,17 @@ class Crowd:
 
         For each party, the rows of all others must be none or of enough people, because a party knows its own rows.
         """
-        large = self.sizes(labels, classes) >= self.least
+        (_, large), *parties = self.views(labels, classes)
+        for others, enough in parties:
+            large &= ~others | enough
+        return large
+
+    def views(self, labels: Labels, classes: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """For an outsider, then for each party if there are several: which classes have rows that it does not know, and
+        for which these are of enough people.
+        """
+        yield self._rows(labels, classes) > 0, self.sizes(labels, classes) >= self.least
         parties = np.unique(self.tally.parties)
         for party in parties if len(parties) > 1 else ():
             others = np.where(self.tally.parties == party, NO_CLASS, labels)
-            large &= (self._rows(others, classes) == 0) | (self.sizes(others, classes) >= self.least)
-        return large
+            yield self._rows(others, classes) > 0, self.sizes(others, classes) >= self.least

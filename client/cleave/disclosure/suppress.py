@@ -160,13 +160,17 @@ class _AnswerRows:
         space of the matrix of sums by classes. The small classes are safe if every nonzero vector of it has a nonzero
         large class. If the matrix is reduced with the large classes first, the unsafe vectors are the rows without a
         pivot among these. Some refused combinations might be large enough together; refusing them is the safe side.
+
+        A party leaves out the classes that are wholly its own: a small class less a large one of them is a small one.
         """
         sums, labels, classes = self._classes(shown, masks)
-        large = self._crowd.large(labels, len(classes))
-        small = list(compress(classes, ~large))
-        if small and len(sums) * len(classes) <= _ENTRIES:
-            small = _had(len(sums), list(compress(classes, large)), small)
-        return [{sums[number] for number in each} for each in small]
+        found: dict[tuple[int, ...], None] = {}
+        for unknown, large in self._crowd.views(labels, len(classes)):
+            small = list(compress(classes, unknown & ~large))
+            if small and len(sums) * len(classes) <= _ENTRIES:
+                small = _had(len(sums), list(compress(classes, unknown & large)), small)
+            found |= dict.fromkeys(small)
+        return [{sums[number] for number in each} for each in found]
 
     def _classes(
         self, shown: Sequence[int], masks: NDArray[np.uint64]

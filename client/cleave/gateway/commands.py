@@ -67,7 +67,14 @@ def commands_of(text: str) -> list[Command]:
     statements = [each for each in shorn if each.strip("; \n\t\r")]
     if len(statements) > MOST_STATEMENTS:
         raise Refused(f"a message has at most {MOST_STATEMENTS:,} statements", code="54000")
-    return list(map(command_of, statements))
+    commands, end = [], 0
+    for statement in statements:
+        start = text.index(statement, end)
+        end = start + len(statement)
+        command = command_of(statement)
+        within = statement.find(command.sql) if command.sql else -1
+        commands.append(command if within < 0 else replace(command, start=start + within))
+    return commands
 
 
 def command_of(sql: str) -> Command:

@@ -221,7 +221,7 @@ class Client:
             try:
                 await self._answer(kind, Fields(content))
             except Refused as error:
-                self._fail(error.code, error.message, error.hint)
+                self._fail(error.code, error.message, error.hint, error.at)
             except (ValueError, struct.error):
                 self._fail("08P01", "the message cannot be read", "")
             if kind == b"Q":
@@ -232,11 +232,11 @@ class Client:
         await asyncio.sleep(0)  # gives others a turn, even if this client's next messages have arrived
         return True
 
-    def _fail(self, code: str, said: str, hint: str) -> None:
+    def _fail(self, code: str, said: str, hint: str, at: int | None = None) -> None:
         self._failed = True
         if self._settings.status == "T":
             self._settings.status = "E"
-        self._stream.write(failure(b"E", "ERROR", code, said, hint))
+        self._stream.write(failure(b"E", "ERROR", code, said, hint, at))
 
     def _end_statement(self) -> None:
         """End a message's implicit transaction, unless a transaction is open: close all portals except cursors WITH
@@ -396,7 +396,7 @@ class Client:
             case "DECLARE CURSOR":
                 if command.name in self._portals:
                     raise Refused(f"cursor {command.name!r} already exists", code="42P03")
-                question = Command("", command.size, command.sql)
+                question = Command("", command.size, command.sql, command.start)
                 cursor = Portal(Prepared(question, portal.prepared.oids), portal.parameters)
                 cursor.is_cursor, cursor.lasts = True, command.form == "hold"
                 self._require_room(self._portals, cursor)
@@ -478,9 +478,9 @@ class Client:
         """Let a worker answer. Raises Refused, also for a cancelled query, and Gone."""
         assert self._user is not None  # noqa: S101 - logged in
         assert portal.prepared.command is not None  # noqa: S101 - an empty statement asks nothing
-        settings = self._settings
+        settings, command = self._settings, portal.prepared.command
         request = Request(
-            portal.prepared.command.sql,
+            command.sql,
             portal.parameters,
             settings.shown,
             settings.bounds and form in ("rows", "none"),
@@ -495,6 +495,9 @@ class Client:
             reply = await reply_while_connected(asking, self._has_left)
         except ClientGone:
             raise Gone from None
+        except Refused as error:  # which counts from the start of the question
+            error.at = None if error.at is None or command.start is None else command.start + error.at
+            raise
         except asyncio.CancelledError:
             if asking.cancelled() and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
                 raise Refused("canceling statement due to user request", code="57014") from None

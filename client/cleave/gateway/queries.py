@@ -16,9 +16,9 @@ _MOST_ANSWERS: Final = 200  # in one record; further queries are only counted
 class Queries:
     """Per table: query counts by user, and the first 200 queries as (time, user, rows of the answer).
 
-    For users without rows, also facts that they may not see: (time, user, hidden groups, hidden figures, bytes read,
-    seconds). It contains no SQL and no value. A query that failed while rows were read has None instead of its rows,
-    because the failure may depend on a sealed value.
+    For users without rows, also facts that they may not see (rules A3 and G3): (time, user, hidden groups, hidden
+    figures, bytes read, seconds). It contains no SQL and no value. A query that failed while rows were read has None
+    instead of its rows, because the failure may depend on a sealed value.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cleave.disclosure.askable import G1, G2, Askable, is_bare, refused
+from cleave.ask.question import Options
+from cleave.disclosure.askable import G1, ONE_TABLE, Askable, is_bare, refused
 from cleave.logins.users import columns_of
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement
@@ -49,23 +50,17 @@ class Rights:
         return replace(schema.only(columns), derived=tuple(derived))
 
 
-@dataclass(frozen=True, slots=True)
-class Least:
-    """Minimum size of a shown group. `note`: what the user is told about it; it depends on the question only."""
-
-    number: int
-    note: str = ""
-
-
-def planned(session: Session, rights: Rights, statement: Statement) -> tuple[AnswerPlan, Least]:
-    """The plan of a statement over tables. Raises QueryRefused if the user may not ask it."""
+def planned(session: Session, rights: Rights, statement: Statement) -> tuple[AnswerPlan, str]:
+    """The plan of a statement over tables, and a note on what the user is not shown. The note depends on the question
+    only. Raises QueryRefused if the user may not ask it.
+    """
     names, _ = names_in(statement)
     try:
         for name in names:
             if not rights.include(name):
                 raise QueryRefused(name)
         if rights.rows:
-            return session.plan(statement), Least(1)
+            return session.plan(statement, _least(1)), ""
         return session.source.on_newest(lambda: _without_rows(session, rights, statement, names))
     except (QueryRefused, InputError):  # a missing table and a forbidden table give the same error
         allowed = {each.lower(): each for each in session.schemas if rights.include(each)}
@@ -79,20 +74,21 @@ def planned(session: Session, rights: Rights, statement: Statement) -> tuple[Ans
 
 def _without_rows(
     session: Session, rights: Rights, statement: Statement, names: Sequence[str]
-) -> tuple[AnswerPlan, Least]:
+) -> tuple[AnswerPlan, str]:
     """The plan for a user without rows. Planning reads only descriptions of tables."""
     if not session.source.has_rows:  # everything in a release may be seen
-        return session.plan(statement), Least(rights.min_group)
+        return session.plan(statement, _least(rights.min_group)), ""
     tables = [each for each in map(session.asked_by, names) if each is not None]
     if len(tables) != 1 or len(names) != 1:
-        raise refused(G2)
+        raise refused(ONE_TABLE)
     (name,), (table,) = names, tables
     privacy = table.schema.privacy
     askable = Askable(name, rights.shown(name, table.schema), table.by, privacy.entity)
     admitted = askable.admitted(statement)
+    number = max(rights.min_group, privacy.min_group, table.min_group)
     try:
-        by_cells = None if privacy.entity else _by_cells(session, admitted)
-        plan = by_cells or session.under_threshold(session.plan(admitted))
+        by_cells = None if privacy.entity else _by_cells(session, admitted, number)
+        plan = by_cells or session.plan(admitted, _least(number))
     except QueryRefused:  # its message may depend on row counts
         raise QueryRefused(
             f"the gateway cannot answer this, or cannot count the {privacy.counted} that it is about",
@@ -101,13 +97,17 @@ def _without_rows(
     if not is_bare(plan.cut):
         raise refused(G1)
     session.source.require_assumed(plan, table)
-    number = max(rights.min_group, privacy.min_group, session.source.min_group(plan))
     note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
-    return plan, Least(number, note)
+    return plan, note
 
 
-def _by_cells(session: Session, statement: Statement) -> AnswerPlan | None:
+def _least(number: int) -> Options:
+    """The gateway decides on the threshold, and logs every question itself."""
+    return Options(min_group=number, yes=True, logged=True)
+
+
+def _by_cells(session: Session, statement: Statement, number: int) -> AnswerPlan | None:
     """The plan that reads no rows; None if rows with a value must be counted."""
     with contextlib.suppress(QueryRefused):
-        return session.under_threshold(session.plan(statement, cloud_only=True))
+        return session.plan(statement, _least(number), cloud_only=True)
     return None

@@ -38,14 +38,16 @@ class Command:
     """A statement, as a worker has read it.
 
     `tag`: its command tag; "" for a question. `size`: characters of the statement. `sql`: the question itself, or that
-    of COPY or DECLARE. `form`: of COPY, or "hold" for a cursor. `name`: of a cursor, statement, savepoint or setting.
-    `count`: rows to fetch; -1 means all. `values`: settings to change, `local`: until the transaction ends. `refusal`:
-    message, hint and SQLSTATE, if it is refused.
+    of COPY or DECLARE. `start`: index of its first character in the client's text; None if `sql` is not there. `form`:
+    of COPY, or "hold" for a cursor. `name`: of a cursor, statement, savepoint or setting. `count`: rows to fetch; -1
+    means all. `values`: settings to change, `local`: until the transaction ends. `refusal`: message, hint and SQLSTATE,
+    if it is refused.
     """
 
     tag: str
     size: int = 0
     sql: str = ""
+    start: int | None = None
     form: str = ""
     name: str = ""
     count: int = 1

@@ -130,9 +130,11 @@ def text(value: str) -> bytes:
     return value.encode("utf-8", "replace").partition(b"\0")[0] + b"\0"
 
 
-def failure(kind: bytes, severity: str, code: str, said: str, hint: str = "") -> bytes:
-    """An error (`kind` E) or a notice (N). `code`: SQLSTATE."""
+def failure(kind: bytes, severity: str, code: str, said: str, hint: str = "", at: int | None = None) -> bytes:
+    """An error (`kind` E) or a notice (N). `code`: SQLSTATE. `at`: index of a character in the client's text."""
     fields = {b"S": severity, b"V": severity, b"C": code, b"M": said, **({b"H": hint} if hint else {})}
+    if at is not None:
+        fields[b"P"] = str(at + 1)
     return message(kind, b"".join(name + text(value) for name, value in fields.items()) + b"\0")
 
 

@@ -24,7 +24,6 @@ from cleave.ask.files import further_of
 from cleave.ask.opening import open_session
 from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
-from cleave.ask.question import Options
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
 from cleave.gateway.rights import Rights, planned
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from cleave.ask.question import Answer
     from cleave.ask.services import Embedded
     from cleave.ask.session import Session
-    from cleave.ask.stored import StoredSource
     from cleave.ask.versioned import VersionedSource
     from cleave.table.schema import Schema
 
@@ -199,7 +197,7 @@ def record(channel: Channel, setup: Setup, queries: dict[str, dict[str, JsonValu
     source = setup.session.source
     for table, details in queries.items():
         try:
-            cast("StoredSource", source).record(table, "queries", **details)
+            source.record(table, "queries", **details)
         except CleaveError as error:
             failed[table] = error.message
     channel.send([json.dumps(failed).encode()])
@@ -212,11 +210,14 @@ def _place(error: Exception) -> str:
 
 
 def told(error: CleaveError, tables: Sequence[str] = ()) -> dict[str, Any]:
-    """What a client gets of an error: message, hint and SQLSTATE. An error that is not public can name a path, a host
-    or a key file: then the client gets only the names of the `tables`, and a warning tells the owner the rest.
+    """What a client gets of an error: message, hint, SQLSTATE and place in the statement.
+
+    An error that is not public can name a path, a host or a key file: then the client gets only the names of the
+    `tables`, and a warning tells the owner the rest.
     """
     if error.public is not None:
-        return {"error": error.public, "hint": error.hint, "code": STATES.get(error.code, NOT_PUBLIC)}
+        code = STATES.get(error.code, NOT_PUBLIC)
+        return {"error": error.public, "hint": error.hint, "code": code, "at": error.at}
     names = ", ".join(map(repr, tables))
     text = f"{'table' if len(tables) == 1 else 'tables'} {names}".strip() + " cannot be read now"
     warnings.warn(f"{text}: {error.message}" + (f" ({error.hint})" if error.hint else ""), CleaveWarning, stacklevel=2)
@@ -258,7 +259,7 @@ def _answered_of(
         return _without_tables(sent, request, tables, setup.rows)
     typed = partial(_types, schemas=session.schemas, tables=tables)
     statement, types = _with_parameters(sent, request, typed)
-    plan, least = planned(session, rights, adapted(statement))
+    plan, note = planned(session, rights, adapted(statement))
     more = ("undecided", "hidden") if request.bounds else ()  # a client learns the columns before there are values
 
     def columns(plan: AnswerPlan) -> Records:
@@ -274,7 +275,7 @@ def _answered_of(
             raise _described_otherwise()
     begin(session.source.logged(plan))
     try:
-        result = session.ask(plan, Options(False, least.number, yes=True, logged=True), seconds)
+        result = session.ask(plan, seconds)
     except (InputError, QueryRefused):  # the error may depend on a shown value; with rows the user may see it
         if rights.rows:
             raise
@@ -284,10 +285,10 @@ def _answered_of(
         hint = "add a LIMIT, or use `cleave query -o FILE`"
         raise QueryRefused(f"the answer has more than {limit:,} rows", hint=hint, code="limit")
     # the columns undecided, hidden and scanned are then in the answer only if a value needs them
-    follows_rows = request.form in ("json", "arrow") and not least.note
+    follows_rows = request.form in ("json", "arrow") and not note
     held = records(table, bounds=request.bounds, more=None if follows_rows else more)
-    head = {"warnings": _warnings(result, least.note), "parameters": types}
-    return _as_described(held, request), head | ({"hidden": _hidden(result)} if least.note else {})
+    head = {"warnings": _warnings(result, note), "parameters": types}
+    return _as_described(held, request), head | ({"hidden": _hidden(result)} if note else {})
 
 
 def _without_tables(

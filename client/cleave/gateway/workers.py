@@ -354,7 +354,7 @@ def _received(child: Child, seconds: float | None, at_work: _AtWork) -> tuple[Re
     for each in head["said"]:
         warnings.warn(each, CleaveWarning, stacklevel=2)
     if "error" in head:
-        return Refused(head["error"], head["hint"], head["code"]), bool(head["done"])
+        return Refused(head["error"], head["hint"], head["code"], head.get("at")), bool(head["done"])
     if "apart" in head:
         return None, bool(head["done"])
     columns = [(str(name), str(type_)) for name, type_ in head["columns"]]

@@ -6,7 +6,7 @@
   tokens = ["sha256 of a bearer token, 64 hex digits"]
   tables = ["visits"]         # default: every served table
   columns = ["visits.ward", "visits.bill"]  # of these tables, only these columns; of others, all
-  min_group = 10              # groups of fewer people (or rows, without an entity) are hidden; at least 3
+  min_group = 10              # groups of fewer people (or rows, without an entity) are hidden; 0: 3; else 3 or more
   [users.bob]
   rows = true                 # may read rows, so no group is hidden; excludes min_group
 
@@ -38,8 +38,8 @@ _MAKE: Final = "make one with: cleave user add NAME"
 
 
 class User(BaseModel):
-    """Rights of one user. `tables` None: every served table. `columns`: see `columns_of`. `rows` False: only totals of
-    groups, by the rules of cleave.disclosure.askable.
+    """Rights of one user (rule G4). `tables` None: every served table. `columns`: see `columns_of`. `rows` False: only
+    totals of groups, by the rules of cleave.disclosure.askable. `min_group` 0: the least that there is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +62,12 @@ class User(BaseModel):
         if self.rows and self.min_group:
             return (
                 "rows and min_group exclude each other, since rows show everything: run `cleave user add` again, "
-                "with --rows or with --min-group N"
+                "with --rows or with --min-group N (rule G4)"
+            )
+        if 0 < self.min_group < LEAST:
+            return (
+                f"min_group is {self.min_group}, and of two people each could subtract itself: run `cleave user add` "
+                f"again, with --min-group {LEAST} or more (rule G4)"
             )
         others = [each for each in self.columns if not any(map(each.lower().startswith, self._starts))]
         if others:

@@ -208,16 +208,16 @@ def _privacy(before: Schema, wanted: Alteration) -> Privacy:
     entity = before.privacy.entity
     if entity and wanted.entity:
         raise InputError(
-            f"rows are about {', '.join(entity)}: what names them is set once",
+            f"rows are about {', '.join(entity)}: what names them is set once (rule P1)",
             hint="--rename gives its column another name; else put the table under another name",
         )
     people = {each.lower() for each in entity}
     if lost := [each for each in wanted.drop if each.lower() in people]:
-        raise InputError(f"column {lost[0]!r} cannot be dropped: it names whom a row is about")
+        raise InputError(f"column {lost[0]!r} cannot be dropped: it names whom a row is about (rule P1)")
     for name, value in (_pair(each, _BOUNDS) for each in wanted.widen):
         if name.lower() in people and before.column(name).type in FLOATS and ".." not in value:
             raise InputError(
-                f"column {name!r} names whom a row is about: 0.1 as {value} is not what 0.1 as FLOAT is",
+                f"column {name!r} names whom a row is about: 0.1 as {value} is not what 0.1 as FLOAT is (rule P1)",
                 hint="put the table under another name with a text or a decimal",
             )
     news = _news(wanted)

@@ -115,7 +115,7 @@ def delete(task: Task, name: str, where: str, **options: Unpack[Deleting]) -> Ch
         require_target(path)
     days = options["old_version_days"]
     if days is not None and not 0 <= days <= _MOST_DAYS:
-        raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days")
+        raise UsageError(f"--old-version-days takes 0 to {_MOST_DAYS:,} days", name="--old-version-days")
     tables = task.tables
     # read before anything is changed
     old_versions = None if path is None else OldVersions.from_stores(tables.stores, days)
@@ -306,7 +306,7 @@ def _checked_update(manifest: Manifest, values: Mapping[str, str], where: str) -
         )
     if people := [each.name for each in new.columns if each.name in schema.privacy.entity]:
         raise InputError(
-            f"column {people[0]!r} names whom a row is about: its values stay",
+            f"column {people[0]!r} names whom a row is about: its values stay (rule P1)",
             hint=f"delete the rows, and append them with other values{twice}",
         )
     return condition, new

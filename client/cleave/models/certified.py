@@ -41,7 +41,7 @@ def given_level(level: object) -> fmpq:
     except ValueError:
         found = None
     if found is None or not 0 < found < 1:
-        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95")
+        raise UsageError("the level of confidence intervals is between 0 and 1, such as 0.95", name="--level")
     return rational(found)
 
 

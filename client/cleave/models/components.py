@@ -65,14 +65,14 @@ def moments(sums: ModelSums, names: Sequence[str]) -> Covariances:
     if sums.released:
         sums.require_exact()
         raise QueryRefused(
-            "principal components need sums of products of columns, which are in no release",
+            "principal components need sums of products of columns, which are in no release (rule R4)",
             hint="ask the owner of the table to compute them",
         )
     groups = sums.ask([], [()], products.figures)
     cell = products.cell(groups[0]) if groups else None
     if cell is None or cell.hidden or sums.missing([], [()], [], products.nullable) is None:
         raise QueryRefused(
-            f"fewer than {sums.min_group} {sums.people} have values in all columns, or lack some",
+            f"fewer than {sums.min_group} {sums.people} have values in all columns, or lack some (rule A1)",
             hint="use columns without missing values",
         )
     n = cell.used or 0
@@ -110,7 +110,7 @@ def _require_people(sums: ModelSums, nullable: Sequence[str], n: int, columns: i
     if people is not None and _PEOPLE_A_PARAMETER * parameters > people:
         raise QueryRefused(
             f"{columns} means and {parameters - columns} covariances are more than a third of the {sums.people}: they "
-            "say much about single ones",
+            "say much about single ones (rule P2)",
             hint="use fewer columns; the rule holds where small groups are left out of answers",
         )
 

@@ -65,7 +65,7 @@ def fit_linear(sums: ModelSums, text: str, weights: str | None, ridge: Ridge, le
     if people is not None and _PEOPLE_A_PARAMETER * len(columns) > people:
         raise QueryRefused(
             f"the model has {counted(len(columns), 'parameter')}, more than a third of the {sums.people}: such a "
-            "model says much about single ones",
+            "model says much about single ones (rule P2)",
             hint="leave terms out, or use coarser factors; the rule holds where small groups are left out of answers",
         )
     asked = [frozenset(each) for each in formula.sets]
@@ -111,7 +111,7 @@ def _require_released(products: Products) -> None:
     if needed:
         names = ", ".join("*".join(column.name for column in columns) for columns in needed)
         raise QueryRefused(
-            f"the model needs totals of {names}, and products of columns are in no release",
+            f"the model needs totals of {names}, and products of columns are in no release (rule R4)",
             hint="fit a response by factors alone, such as bill ~ C(ward), or ask the owner to fit the model",
         )
 
@@ -124,7 +124,7 @@ def _require_shown(
     if sums.released and any(cell.hidden for cell in cells):
         raise QueryRefused(
             "the release withholds a total that the model needs: squares are of three times as many people as sums, "
-            "and never of derived columns",
+            "and never of derived columns (rule R4)",
             hint="use coarser factors and a stored response, or ask the owner to fit the model",
         )
     if any(cell.hidden for cell in cells):
@@ -136,11 +136,12 @@ def _require_shown(
     terms = ", ".join(":".join(each) for each in short if each) or ", ".join(formula.factors)
     if not terms:
         raise QueryRefused(
-            f"the whole table has {few}, and the threshold leaves it out",
+            f"the whole table has {few}, and the threshold leaves it out (rules P2 and P3)",
             hint="a model needs so many; with contributors, so many besides those of each party",
         )
     raise QueryRefused(
-        f"a level of {terms} has {few}, or could be computed from one that has: the threshold leaves it out",
+        f"a level of {terms} has {few}, or could be computed from one that has: the threshold leaves it out "
+        "(rules P2 and P3)",
         hint="use a coarser column, or leave the term out",
     )
 
@@ -149,7 +150,7 @@ def _few_missing(sums: ModelSums, formula: Formula, products: Products) -> Query
     factors = [each.name for each in formula.factors.values() if each.nullable]
     names = dict.fromkeys([*products.nullable, *factors])
     return QueryRefused(
-        f"in some cell of the model fewer than {sums.min_group} {sums.people} lack a value, or have one",
+        f"in some cell of the model fewer than {sums.min_group} {sums.people} lack a value, or have one (rule A1)",
         hint=f"use columns without missing values instead of some of {', '.join(names)}",
     )
 
@@ -188,11 +189,11 @@ def _ridge(ridge: Ridge) -> fmpq:
     try:
         number = given_number(ridge, _RIDGE_DIGITS)
     except ValueError:
-        raise UsageError("ridge is a number, 0 or more") from None
+        raise UsageError("ridge is a number, 0 or more", name="--ridge") from None
     if number is None:
-        raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}")
+        raise UsageError(f"ridge is 0, or between 1e-{_RIDGE_DIGITS} and 1e{_RIDGE_DIGITS}", name="--ridge")
     if number < 0:
-        raise UsageError("ridge is a number, 0 or more")
+        raise UsageError("ridge is a number, 0 or more", name="--ridge")
     return rational(number)
 
 

@@ -73,16 +73,17 @@ def _width(width: Width | None, time: Column) -> Fraction | None:
     try:
         found = given_number(width, MOST_DIGITS)
     except ValueError:
-        raise UsageError("the width of the steps is a number above 0") from None
+        raise UsageError("the width of the steps is a number above 0", name="--width") from None
     if found is None:
-        raise UsageError(f"the width of the steps is between 1e-{MOST_DIGITS} and 1e{MOST_DIGITS}")
+        raise UsageError(f"the width of the steps is between 1e-{MOST_DIGITS} and 1e{MOST_DIGITS}", name="--width")
     if found <= 0:
-        raise UsageError("the width of the steps is a number above 0")
+        raise UsageError("the width of the steps is a number above 0", name="--width")
     digits = decimals_of(time.type) or 0
     if found * 10**digits % 1:
         raise UsageError(
             f"the width of the steps has more decimals than the times {time.name!r} ({time.type})",
             hint="use a width with as many decimals, or a whole number",
+            name="--width",
         )
     return found
 
@@ -258,7 +259,8 @@ class _Steps:
         without = ", or without one, " if self._by and self._by.nullable else " "
         where = f"in a group of {self._by.name!r}{without}" if self._by else ""
         raise QueryRefused(
-            f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it",
+            f"{where}fewer than {sums.min_group} {sums.people} have the event {self._event.name!r}, or are without it "
+            "(rules P2 and P3)",
             hint="use coarser groups, or none" if self._by else "a curve needs more people",
         )
 
@@ -286,7 +288,8 @@ class _Steps:
         groups = self._sums.missing(tests, [tuple(range(len(tests)))], [True] * len(tests), ())
         if groups is None:
             raise QueryRefused(
-                f"fewer than {self._sums.min_group} {self._sums.people} lack a time, event or group, or some of these",
+                f"fewer than {self._sums.min_group} {self._sums.people} lack a time, event or group, or some of "
+                "these (rule A1)",
                 hint=f"use columns without missing values instead of some of {', '.join(c.name for c in nullable)}",
             )
         return sum(each.rows for each in groups if any(each.keys))

@@ -21,6 +21,7 @@ from flint import arb
 
 from cleave.aggregates.balls import Number, half_unit, precision, rational
 from cleave.ask.options import question_options
+from cleave.ask.question import Options
 from cleave.sql.aligned import aligned
 from cleave.table.duck import identifier, literal
 from cleave.table.privacy import CONTRIBUTOR
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _MOST_FIGURES = 40  # of one statement: those of a file are encrypted side by side
 _BOUNDS = "declare lower and upper of these columns in the schema: then their sums cannot overflow"
 _ROOM = 500  # characters besides keys and figures
+_UNSEEN = Options(min_group=1, yes=True, logged=True)  # of sums that nobody is shown
 
 NOISY = "the numbers of a noisy release are not exact sums, and a model needs those"
 BESIDE = "ask the owner of the table for the model: an exact release beside it would void the promise of the noisy one"
@@ -123,13 +125,13 @@ class ModelSums:
         return self._session.rows_of(self.table)
 
     def keeps(self, figure: str) -> bool:
-        """True over a release, and if totals of a stored table answer `figure`."""
+        """True over a release, and if totals of a stored table answer `figure` where no threshold counts people."""
         if self.released:
             return True
         if self._session.asked_by(self.table) is None:
             return False
         try:
-            self._session.plan(f"SELECT {figure} FROM {identifier(self.table)}", cloud_only=True)
+            self._session.plan(f"SELECT {figure} FROM {identifier(self.table)}", _UNSEEN, cloud_only=True)
         except QueryRefused:
             return False
         return True
@@ -231,7 +233,7 @@ class ModelSums:
         The sums of a model are over rows with a value in each of its columns, and those of a model with fewer columns
         are over more rows. Both together tell of the rows between. So in each group of each set of `keys`, the rows
         with one pattern of NULLs, over the columns and all keys that are `nullable`, must be none or enough. Columns
-        join in the schema's order (rule A1 of disclosure). The last keys of a group say which keys are NULL. A release
+        join in the schema's order (rule A1). The last keys of a group say which keys are NULL. A release
         has only parts in which its columns have joined.
         """
         if not self.min_group or self.released or not (columns or any(nullable)):
@@ -313,11 +315,11 @@ class ModelSums:
         asking = self._asking
         if self.released and not self.answers:
             self.require_exact()
-        planned = self._session.plan(sql, cloud_only=asking["cloud_only"])
-        options = replace(self._options, min_group=1, yes=True, logged=True) if unseen else self._options
+        options = replace(_UNSEEN, pad=asking["pad"]) if unseen else self._options
+        planned = self._session.plan(sql, options, cloud_only=asking["cloud_only"])
         try:
-            self.seen.append(self._session.describe(planned, self._options))
-            answer = self._session.ask(planned, options, asking["timeout"], strict=asking["strict"], spent=self._spent)
+            self.seen.append(self._session.describe(planned))
+            answer = self._session.ask(planned, asking["timeout"], strict=asking["strict"], spent=self._spent)
         except (NotComputable, SumOverflows) as error:  # a formula has no casts
             if error.code not in ("out_of_range", "overflow"):
                 raise

@@ -234,6 +234,7 @@ def _require_known(curves: Sequence[Curve], until: fmpq, by: str | None) -> None
         raise UsageError(
             f"--until is after the last step of {f'a group of {by!r}' if by else 'the curve'}",
             hint="leave it out: the mean then goes up to the last step that all groups have",
+            name="--until",
         )
 
 
@@ -243,7 +244,7 @@ def _until(until: Width) -> fmpq:
     except ValueError:
         found = None
     if found is None or found <= 0:
-        raise UsageError(f"the end of the mean is a number above 0, at most 1e{MOST_DIGITS}")
+        raise UsageError(f"the end of the mean is a number above 0, at most 1e{MOST_DIGITS}", name="--until")
     return rational(found)
 
 

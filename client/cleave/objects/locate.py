@@ -110,7 +110,8 @@ def _open_bucket(place: str, session: Callable[[], Session], endpoint: str | Non
     if not bucket:
         raise _no_store(place)
     if "results" in prefix.split("/"):
-        raise UsageError(f"{place}: 'results' holds answers, which expire after a day", hint="name another prefix")
+        said = f"{place}: 'results' holds answers, which expire after a day"
+        raise UsageError(said, hint="name another prefix", name="--store")
     opened = session()  # first: its error says if boto3 is not installed
     from cleave.objects.s3 import Bucket  # noqa: PLC0415 - boto3 takes 120 ms, and a folder needs none of it
 
@@ -133,7 +134,7 @@ def scheme_of(place: str) -> Scheme:
 
 
 def _no_store(place: str) -> UsageError:
-    return UsageError(f"{place}: not a store", hint=_FORMS)
+    return UsageError(f"{place}: not a store", hint=_FORMS, name="--store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +183,18 @@ def open_stores(where: str | Path, session: Callable[[], Session], endpoint: str
     if isinstance(where, Path):
         for each in SCHEMES:
             if where.parts[:1] == (each.prefix.rstrip("/"),):  # Path("s3://bucket") is a folder called "s3:"
-                raise UsageError(f"store: {each.form} must be text, not a path", hint=f"store='{each.form}'")
+                said = f"store: {each.form} must be text, not a path"
+                raise UsageError(said, hint=f"store='{each.form}'", name="--store")
         store = Bounded(Folder(expanded(where)))
         return Stores(store, store)
     if not isinstance(where, str):
-        raise UsageError(f"store: is {type(where).__name__}, not text or a path", hint=_FORMS)
+        raise UsageError(f"store: is {type(where).__name__}, not text or a path", hint=_FORMS, name="--store")
     places = where.split(",")
     if len(places) > 2 or not all(place.strip() for place in places):
         raise UsageError(
             "--store takes one place, or two with a comma: SENSITIVE,PLAIN",
             hint=f"each is {_FORMS}",
+            name="--store",
         )
     one = cache(session)  # reading S3's service description takes 100 ms
     opened = [Bounded(open_store(place.strip(), one, endpoint)) for place in places]

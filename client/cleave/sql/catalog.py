@@ -15,6 +15,7 @@ from cleave.sql.nodes import Cast, Constant, Node
 from cleave.sql.parameters import with_values
 from cleave.sql.read import Statement
 from cleave.sql.refusals import RESERVED, Uncut, no_sql, refused
+from cleave.table.blaming import incomparable
 from cleave.table.derived import Derived
 from cleave.table.duck import identifier, parts_of, private, text_of, tree_of
 from cleave.table.schema import Column
@@ -63,8 +64,8 @@ class Catalog:
             rows = self._connection.execute(f"DESCRIBE {select}").fetchall()
             return [(str(row[0]), str(row[1])) for row in rows]
         except duckdb.Error as error:  # its message quotes literals, so it is not chained
-            fault = planned(error)
-        raise refused(fault)
+            found = incomparable(error, f"DESCRIBE {select}", select) or refused(planned(error))
+        raise found
 
     def decides(self, select: str) -> bool:
         """True if a value of `select` that has no DOUBLE may follow from rounding (cleave.sql.rounding)."""

@@ -89,7 +89,7 @@ OF_ALL_ROWS = _names(
     stddev_pop stddev_samp sum sum_no_overflow sumkahan var_pop var_samp variance wavg weighted_avg
     """
 )
-"""Aggregates that no single row of a group sets; all others show values of single rows."""
+"""Aggregates that no single row of a group sets; all others show values of single rows (rule A2)."""
 
 BY_TEXT = "an aggregate is named by something else than a text literal"
 BY_TEXT_HINT = "write list_aggregate(x, 'sum')"

@@ -54,7 +54,8 @@ def party_of(manifest: Manifest) -> str:
         return ""
     if CONTRIBUTOR in map(str.lower, load_stored_schema(manifest).names):
         raise QueryRefused(
-            f"a minimum group size counts the rows of each contributor, and the table has a column {CONTRIBUTOR!r}",
+            f"a minimum group size counts the rows of each contributor, and the table has a column "
+            f"{CONTRIBUTOR!r} (rule P3)",
             hint=f"the owner renames it: cleave alter {manifest.table} --rename {CONTRIBUTOR}=NAME",
         )
     return CONTRIBUTOR

@@ -475,7 +475,7 @@ def _require_same_entity(old: Schema, new: Schema, name: str) -> None:
     entity = old.privacy.entity
     if entity and [each.lower() for each in entity] != [each.lower() for each in new.privacy.entity]:
         raise InputError(
-            f"rows of table {name!r} are about {', '.join(entity)}, and the new rows are not",
+            f"rows of table {name!r} are about {', '.join(entity)}, and the new rows are not (rule P1)",
             hint=f"add --entity {','.join(entity)}, or drop the table first",
         )
 

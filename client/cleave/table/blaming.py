@@ -1,4 +1,4 @@
-"""Which part of a statement DuckDB could not compute: a constant that somebody wrote, or values of columns."""
+"""Which part of a statement DuckDB cannot compute: a constant that somebody wrote, or values of columns."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _TYPES = {
 }
 _EXAMPLES = {"DATE": "'2024-01-31'", "TIME": "'10:30:00'", "TIMESTAMP": "'2024-01-31 10:30:00'", "BOOLEAN": "true"}
 _TO = re.compile(r"(?:-> | to (?:the destination type )?| type )([A-Z][A-Z0-9 ]*)\)?(?: when casting from .*)?$")
+_COMPARED = re.compile(r"Cannot (?:compare|mix) values of type ([^\n]+?) and (?:type )?([^\n]+?)(?: - | in )")
 _FIELD = re.compile(r"(?:invalid )?(date|timestamp|time|interval) field")
 
 
@@ -54,12 +55,35 @@ def blamed(error: duckdb.Error, executed: str, select: str) -> Fault | WrongCons
         return replace(fault, why=why, name=next(iter(names)) if len(names) == 1 else None)
     if not any(each.get("class") == "CONSTANT" for each in inside):
         return fault
-    compared = _compared(tree, part)
-    what = f"the constant that is compared with {compared!r}" if compared else "a constant of the statement"
     start = span[0] - before
+    return _wrong(select.encode()[start : start + span[1]].decode(errors="replace"), type_, _compared(tree, part))
+
+
+def incomparable(error: duckdb.Error, executed: str, select: str) -> WrongConstant | None:
+    """The constant that DuckDB does not compare with a column of another type, as in day > 2025; None if `error` is
+    another one. `executed` ended in `select` and raised it.
+    """
+    found, span = _COMPARED.match(message_of(error)), span_of(error)
+    if found is None or span is None:
+        return None
+    before = len(executed.encode()) - len(select.encode())
+    part = next((each for each in parts_of(tree_of(select)) if _place(each) == (span[0] - before, span[1])), None)
+    sides = _sides(part) if part else []
+    constants = [each for each in sides if each.get("class") == "CONSTANT"]
+    columns = [str(each["column_names"][-1]) for each in sides if each.get("class") == "COLUMN_REF"]
+    if not constants or len(columns) != 1:
+        return None
+    start, size = _place(constants[0])
+    types = [_TYPES[each] for each in found.groups() if each in _TYPES]
+    type_ = types[0] if len(types) == 1 else None
+    return _wrong(select.encode()[start : start + size].decode(errors="replace"), type_, columns[0])
+
+
+def _wrong(constant: str, type_: str | None, compared: str | None) -> WrongConstant:
+    what = f"the constant that is compared with {compared!r}" if compared else "a constant of the statement"
     return WrongConstant(
         f"{what} is no {type_}" if type_ else f"{what} does not fit its type",
-        select.encode()[start : start + span[1]].decode(errors="replace"),
+        constant,
         hint=f"write it like {_EXAMPLES[type_]}" if type_ in _EXAMPLES else None,
         name=compared,
     )
@@ -87,9 +111,14 @@ def _compared(tree: Any, part: Mapping[str, Any]) -> str | None:
     for node in parts_of(tree):
         if node.get("class") not in ("COMPARISON", "BETWEEN", "OPERATOR"):
             continue
-        sides = [node.get(each) for each in ("left", "right", "input", "lower", "upper")]
-        sides += node.get("children") or ()
+        sides = _sides(node)
         if any(each is part for each in sides):
-            named = [each for each in sides if each and each.get("class") == "COLUMN_REF"]
+            named = [each for each in sides if each.get("class") == "COLUMN_REF"]
             return str(named[0]["column_names"][-1]) if named else None
     return None
+
+
+def _sides(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a comparison compares."""
+    sides = [node.get(each) for each in ("left", "right", "input", "lower", "upper")]
+    return [each for each in (*sides, *(node.get("children") or ())) if each]

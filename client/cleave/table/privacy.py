@@ -1,4 +1,4 @@
-"""The `[privacy]` table of a schema: whom rows are about, and the smallest group that may be shown.
+"""The `[privacy]` table of a schema: whom rows are about, and the smallest group that may be shown (docs/rules.md).
 
 [privacy]
 entity = ["patient_id"]     columns that identify the person; without it thresholds count rows
@@ -89,13 +89,13 @@ def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
     least = table.get("min_group", 0)
     is_absent = "min_group" not in table
     if isinstance(least, bool) or not isinstance(least, int) or not (is_absent or LEAST <= least < _MOST):
-        raise ValueError(f"{_PLACE} min_group: must be a number of people, {LEAST} or more")
+        raise ValueError(f"{_PLACE} min_group: must be a number of people, {LEAST} or more (rule P2)")
     share = table.get("dominance")
     if share is not None:
         if isinstance(share, bool) or not isinstance(share, Decimal) or not 0 < share < 1:
             raise ValueError(f"{_PLACE} dominance: must be a share above 0 and below 1")
         if not entity:
-            raise ValueError(f"{_PLACE} dominance: is a share of one person, and no entity is named")
+            raise ValueError(f"{_PLACE} dominance: is a share of one person, and no entity is named (rule R5)")
     budget = table.get("budget")
     if budget is not None:
         if isinstance(budget, bool) or not isinstance(budget, int | Decimal):
@@ -104,7 +104,9 @@ def parse_privacy(table: Mapping[str, Any], find: Find) -> Privacy:
         if not (budget.is_finite() and 0 < budget <= MOST_EPSILON) or budget * MICRO % 1:
             raise ValueError(f"{_PLACE} budget: must be above 0, at most {MOST_EPSILON:,}, with up to six decimals")
         if not entity:
-            raise ValueError(f"{_PLACE} budget: limits what releases say of one person, and no entity is named")
+            raise ValueError(
+                f"{_PLACE} budget: limits what releases say of one person, and no entity is named (rule N6)"
+            )
     unsure = table.get("unsure", False)
     if not isinstance(unsure, bool) or (unsure and not entity):
         raise ValueError(f"{_PLACE} unsure: must be true or false, and true only beside an entity")

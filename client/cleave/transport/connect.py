@@ -36,7 +36,7 @@ class Target:
 def connect(target: Target, embedded: Callable[[], Transport] | None) -> Transport:
     """Raises UsageError for contradicting options, ServiceError without AWS credentials."""
     if target.endpoint is not None and target.functions is not None:
-        raise UsageError("--endpoint and --lambda exclude each other")
+        raise UsageError("--endpoint and --lambda exclude each other", name="--lambda")
     if target.functions is not None:
         return _lambda(target, target.functions)
     if target.endpoint is not None:

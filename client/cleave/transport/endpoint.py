@@ -20,7 +20,8 @@ def read_endpoints(text: str, *, insecure_http: bool) -> Mapping[Service, str]:
     """
     bases = [_checked(part.strip(), insecure_http=insecure_http) for part in text.split(",")]
     if len(bases) > 2:
-        raise UsageError("--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's")
+        said = "--endpoint takes one URL, or two with a comma between: the sensitive and the plain service's"
+        raise UsageError(said, name="--endpoint")
     return {Service.SENSITIVE: bases[0], Service.PLAIN: bases[-1]}
 
 
@@ -41,14 +42,16 @@ def _checked(base: str, *, insecure_http: bool) -> str:
         parts = urlsplit(base)
         parts.port  # noqa: B018 - reading it checks it
     except ValueError:
-        raise UsageError("the endpoint is not a URL", hint=wanted) from None
+        raise UsageError("the endpoint is not a URL", hint=wanted, name="--endpoint") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("the endpoint is not an http or https URL", hint=wanted)
+        raise UsageError("the endpoint is not an http or https URL", hint=wanted, name="--endpoint")
     if parts.username is not None or parts.query or parts.fragment:
-        raise UsageError("the endpoint carries a user name, a query or a fragment", hint=wanted)
+        said = "the endpoint carries a user name, a query or a fragment"
+        raise UsageError(said, hint=wanted, name="--endpoint")
     if parts.scheme == "http" and not is_local_url(base) and not insecure_http:
         raise UsageError(
             "the endpoint is plain http to another machine: anyone on the way could read the plain half",
             hint="use https, or say --insecure-http if the network itself is private",
+            name="--endpoint",
         )
     return base.rstrip("/")

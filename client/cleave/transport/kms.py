@@ -46,6 +46,7 @@ def check_arn(arn: str) -> str:
         raise UsageError(
             f"--kms {arn}: not the ARN of a KMS key",
             hint="it names region, account and key: arn:aws:kms:eu-west-1:111122223333:key/...",
+            name="--kms",
         )
     return arn
 

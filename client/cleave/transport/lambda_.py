@@ -43,7 +43,8 @@ def read_functions(text: str) -> Mapping[Service, str]:
     """Function names or ARNs from "SENSITIVE,PLAIN". Raises UsageError."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
-        raise UsageError("--lambda takes two function names or ARNs with a comma between: SENSITIVE,PLAIN")
+        said = "--lambda takes two function names or ARNs with a comma between: SENSITIVE,PLAIN"
+        raise UsageError(said, name="--lambda")
     return {Service.SENSITIVE: names[0], Service.PLAIN: names[1]}
 
 

@@ -65,7 +65,7 @@ def encrypted_sums(
     with clock.stage("encode"):
         values = halves.values()
         columns = Columns(plan.domains, plan.encrypted)
-        packing = plan_packing(columns.types, halves.counts, key.profile, pad=question.options.pad)
+        packing = plan_packing(columns.types, halves.counts, key.profile, pad=question.pad)
         encoded = columns.encode(halves.names, values)
         del values
         job = Job(packing, encode(packing, encoded), Cipher(key)) if packing.chunks else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cleave.ask.question import GroupSums, RunningQuestion, Usage
 from cleave.ask.way import READ_HERE, Disclosures, Use, Uses, Way, WayContext, Work
-from cleave.disclosure.counting import counting_of
 from cleave.sql.plan import Cut, QueryPlan
 from cleave.table.running import limited, within
 
@@ -54,11 +53,9 @@ class FileWay(Way[FilePlace]):
 
     def answer(self, context: WayContext[FilePlace]) -> GroupSums:
         place, question = context.place, context.question
-        if (counted := self.cut.sums()) is None:
+        if (sums := self.cut.sums()) is None:
             raise TypeError("DuckDB answers the question as a whole")
-        if question.options.min_group and (counting := counting_of(counted, place.table.schema)) is not None:
-            counted = counted.counted_by(counting)
-        cut, halves = split_in_time(place.table, counted, question)
+        cut, halves = split_in_time(place.table, sums, question)
         if cut.sends_nothing:
             return local_sums(cut, halves)
         from cleave.ask.ways.encrypted import encrypted_sums  # noqa: PLC0415 - TenSEAL takes 60 ms

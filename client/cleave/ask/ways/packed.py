@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from cleave.aggregates.base import SIGMAS
 from cleave.aggregates.columns import Exact
 from cleave.ask.describe import UNASKED, EncryptedColumn
-from cleave.ask.question import Options
 from cleave.ask.way import AS_SQL, READ_HERE, Disclosures, Lesson, Use, Uses, Work, values_of
 from cleave.ckks.columns import Columns
 from cleave.ckks.encode import scales_of
@@ -25,17 +24,17 @@ from cleave_shared.params import Profile
 
 
 class Packed:
-    """A packed file, to be closed after use.
+    """A packed file, to be closed after use. `hides_rows`: nobody may learn how many rows it has.
 
     Raises what the question itself would raise before it sends anything: QueryRefused, InputError.
     """
 
-    def __init__(self, table: Table, cut: QueryPlan, options: Options, profile: Profile) -> None:
+    def __init__(self, table: Table, cut: QueryPlan, profile: Profile, *, pad: bool, hides_rows: bool) -> None:
         self._table = table
-        self._rows = None if options.min_group else table.rows
+        self._rows = None if hides_rows else table.rows
         self.cut, self.halves = split(table, cut)
         self._columns = Columns(self.cut.domains, self.cut.encrypted)
-        self.packing = plan_packing(self._columns.types, self.halves.counts, profile, pad=options.pad)
+        self.packing = plan_packing(self._columns.types, self.halves.counts, profile, pad=pad)
         self.ranges = self.packing.ranges(limits.REQUESTS_UNDER_WAY)
         self.plain = [len(part.parquet or b"") for part in self.halves.plain_parts] if self.cut.asks_plain else []
         self._scales = scales_of(self.packing.layout, self._columns.encode(self.halves.names, self.halves.values()))
@@ -60,6 +59,7 @@ class Packed:
         cut = self.cut
         read = {name for argument in cut.arguments for name in argument.columns}
         here = {name for each in cut.local for name in each.columns}
+        here |= {*(cut.counting.columns if cut.counting else ())}
         encrypted = Counter[str]()
         for packed, size in zip(self._columns.names, self._bytes(), strict=True):
             for number in packed.arguments:

@@ -137,7 +137,7 @@ class RowsWay(StoredWay):
         cut, question = self.cut.sums(), context.question
         if cut is None:
             raise TypeError("DuckDB answers a question as a whole, not a part of it")
-        (fetch,) = self.fetches(context.place, pad=question.options.pad)
+        (fetch,) = self.fetches(context.place, pad=question.pad)
         reading, deadline = fetch.reading(question), question.deadline
         twice = cut.counting is not None  # groups, and what a threshold counts
         with read_whole([reading]), fetch.stored.rows.open(reading, now=twice) as table:

@@ -123,15 +123,15 @@ class Shell:
 
     def _plan(self, sql: str) -> None:
         session, asking = self._session, self._asking
-        plan = self._do(lambda: session.plan(sql, cloud_only=asking["cloud_only"]))
-        console.out(plan_lines(self._do(lambda: session.describe(plan, self._options))))
+        plan = self._do(lambda: session.plan(sql, self._options, cloud_only=asking["cloud_only"]))
+        console.out(plan_lines(self._do(lambda: session.describe(plan))))
 
     def _report(self, path: Path) -> None:
         require_page(path)
         last = self._last
         if last is None:
             raise InputError("there is no answer yet to report on", hint="run a query first")
-        description = self._do(lambda: self._session.describe(last.plan, self._options))
+        description = self._do(lambda: self._session.describe(last.plan))
         from cleave.report.page import PageFacts  # noqa: PLC0415 - templates
 
         facts = PageFacts(last.sql, last.plan.table, datetime.now(UTC), last.seconds)
