@@ -45,7 +45,7 @@ demo: $(CLIENT)
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --budgets
 
-# Every test that is quick. Eleven minutes on two cores.
+# Every test that is quick. Eight minutes on two cores.
 test: setup
 	$(PYTEST) -m "not sam and not clients and not slow" tests
 

@@ -68,7 +68,7 @@ def test_suppressed_groups_are_nowhere_and_nothing_gives_their_size_away(
     text = page.read_text("utf-8")
     assert "Tiny" not in text
     assert "7654321" not in text
-    assert "1 group of fewer than 2 rows not shown." in text
+    assert "1 group of fewer than 2 rows not shown (rule P2)." in text
     (chart,) = data(text)
     assert chart["names"] == ["a", "b"]
     # 5 of the 6 rows are shown: the 6 would tell that the third group has one

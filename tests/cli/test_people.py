@@ -185,7 +185,7 @@ def test_a_join_of_stored_tables_and_files_counts_people(stays: Path, tmp_path: 
     planned = cleave.plan(None, sql.format("wards"), min_group=3, **store)
     fates = {each.name: each.fate for each in planned.description.columns}
     assert fates["stays.patient_id"] == "fetched, and read here"
-    assert planned.description.threshold.endswith("fewer than 3 people (s.patient_id) are left out")
+    assert planned.description.threshold.endswith("fewer than 3 people (s.patient_id) are left out (rules P2 and A1)")
     with pytest.raises(QueryRefused, match="counts the people of the table whose columns are added up"):
         cleave.query(None, "SELECT SUM(floor) FROM stays JOIN wards USING (ward)", min_group=3, **store)
 

@@ -134,7 +134,7 @@ def test_small_groups_are_left_out(ready: Cli, small: Path, sql: str, rows: list
     noun = "groups" if suppressed != 1 else "group"
     shown = ready.run("query", small, sql, "--min-group", "2")
     withheld = " and 1 group from which one of them would follow" if answer["plan"]["withheld_groups"] else ""
-    told = f"{suppressed} {noun} of fewer than 2 rows{withheld} not shown.\n" if suppressed else ""
+    told = f"{suppressed} {noun} of fewer than 2 rows{withheld} not shown (rule P2).\n" if suppressed else ""
     assert shown.stderr.startswith(told)
     assert ("not shown" in shown.stderr) == bool(suppressed)
     assert bool(withheld) == ("k < 'd'" in sql)

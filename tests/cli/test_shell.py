@@ -145,7 +145,7 @@ def test_options_are_those_of_query(ready: Cli, table: Path) -> None:
     told = asked(ready, table, "SELECT MEDIAN(age) FROM patients;", "--cloud-only")
     assert told.exit_code == 4
     suppressed = ready.run("shell", table, "--min-group", 100, typed=f"{AGES};")
-    assert "3 groups of fewer than 100 rows not shown." in suppressed.stderr
+    assert "3 groups of fewer than 100 rows not shown (rule P2)." in suppressed.stderr
     undecided = "SELECT ward FROM patients GROUP BY ward HAVING SUM(weight) - SUM(weight + 0) <= 0;"
     assert asked(ready, table, undecided, "--strict").exit_code == 8
     assert "above 0" in ready.run("shell", table, "--timeout", 0, typed="").stderr

@@ -16,8 +16,8 @@ from cleave.store import columns
 from cleave.table.batches import open_stream
 from tests.cli.runner import Cli
 
-COLUMNS = (20, 40, 80)
-MOST = 2.1  # what the last 40 columns take, in multiples of what the 20 before them do
+COLUMNS = (12, 24, 48)
+MOST = 2.1  # what the last 24 columns take, in multiples of what the 12 before them do
 T = TypeVar("T")
 COMMANDS = ("schema", "put", "plan", "query a file", "query totals", "query rows", "pull", "derived")
 

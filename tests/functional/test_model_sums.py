@@ -95,8 +95,8 @@ def test_all_statements_of_a_model_have_one_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now[0]))
     answer = Session._answer
 
-    def slow(*arguments: Any) -> Any:
-        answered.append(answer(*arguments))
+    def slow(*arguments: Any, **given: Any) -> Any:
+        answered.append(answer(*arguments, **given))
         now[0] += 5
         return answered[-1]
 

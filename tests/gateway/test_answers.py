@@ -283,7 +283,7 @@ def test_bounds_and_notices(gateway: Gateway) -> None:
             assert marks == [None, None]
         message, note = told
         assert "column s: values are within" in message
-        assert note == "Groups of fewer than 3 rows are left out, if there are any, and figures over fewer."
+        assert note == "Groups of fewer than 3 rows are left out, if there are any, and figures over fewer (rule G3)."
         connection.execute("SET cleave_bounds = 0")
         cursor = connection.execute("SELECT SUM(level) AS s FROM visits")
         assert [each.name for each in cursor.description] == ["s"]

@@ -33,7 +33,7 @@ STAYS = [
     *(f"P9,B,f,{1000 + i},{i}" for i in range(12)),
     *(f"P{20 + i},C,m,{50 + i},{7 if i == 0 else ''}" for i in range(5)),
 ]
-NOTE = "Groups of fewer than 4 people are left out, if there are any, and figures over fewer."
+NOTE = "Groups of fewer than 4 people are left out, if there are any, and figures over fewer (rule G3)."
 RIGHTS = {"min_group": 3, "rows": False}
 
 

@@ -21,7 +21,7 @@ from tests.gateway.test_http import post
 
 __all__ = ["cli"]
 ALLOWED = "SELECT ward, COUNT(*) AS n, SUM(bill) AS s FROM visits WHERE ward <> 'C' GROUP BY ward ORDER BY ward"
-NOTE = "Groups of fewer than {} rows are left out, if there are any, and figures over fewer."
+NOTE = "Groups of fewer than {} rows are left out, if there are any, and figures over fewer (rule G3)."
 REFUSED = {
     "SELECT MAX(bill) AS x FROM visits": G1,
     "SELECT SUM(bill * (name = 'O''Hara')::INT) AS x FROM visits": G1,
@@ -96,7 +96,7 @@ def test_an_answer_over_http_says_that_few_rows_are_left_out(gateway: Gateway, f
     else:
         assert len(answer.json()["rows"]) == len(truth.fetchall())
         assert (
-            "Groups of fewer than 3 rows are left out, if there are any, and figures over fewer."
+            "Groups of fewer than 3 rows are left out, if there are any, and figures over fewer (rule G3)."
             in answer.json()["warnings"]
         )
     for sql, rule in REFUSED.items():
@@ -129,7 +129,7 @@ def test_the_note_follows_from_the_question_alone(gateway: Gateway) -> None:
             connection.add_notice_handler(lambda notice, notices=notices: notices.append(notice.message_primary or ""))
             assert connection.execute(f"SELECT COUNT(*) FROM visits WHERE {condition}").fetchall() == []
     assert {*map(tuple, told.values())} == {
-        ("Groups of fewer than 751 rows are left out, if there are any, and figures over fewer.",)
+        ("Groups of fewer than 751 rows are left out, if there are any, and figures over fewer (rule G3).",)
     }
 
 

@@ -231,7 +231,7 @@ def test_undecided_figures_and_rows_are_marked_and_explained() -> None:
 def test_suppressed_groups_leave_no_trace_but_their_number() -> None:
     """Nor does what could give their sizes away: the rows of the table, those selected, the bytes of a column."""
     text = made("suppressed")
-    assert "3 groups of fewer than 20 rows not shown." in text
+    assert "3 groups of fewer than 20 rows not shown (rule P2)." in text
     for hidden in ("6,000", "6000", "5,912", "12.4 kB</td>", "Rows selected", '<th scope="row">Groups'):
         assert hidden not in text.replace("the number of rows: 6000", ""), hidden  # made by hand; see tests/cli
 
@@ -249,8 +249,8 @@ def test_a_page_says_what_a_threshold_cannot_hide_where_no_group_is_left_out() -
     more = {"suppressed_groups": 0, "withheld_groups": 0, "hidden_figures": 2, "printing": ("MIN",)}
     text = page(replace(answered, usage=replace(answered.usage, **more)), about, described)
     assert "2 figures hidden" in text
-    assert "or have none, or lack the same figures." in text
-    assert "Warning: MIN shows values of single rows." in text
+    assert "or have none, or lack the same figures (rule A1)." in text
+    assert "Warning: MIN shows values of single rows (rule A2)." in text
 
 
 def test_all_digits_are_in_the_text_and_not_only_in_a_title() -> None:

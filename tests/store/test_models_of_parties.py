@@ -13,6 +13,7 @@ from cleave.models.fitting import fit_linear
 from cleave.models.linear import LinearModel
 from cleave.models.sums import ModelSums
 from cleave_shared.errors import QueryRefused
+from tests.campaign import FACTOR
 from tests.store.contributing import World, kept_as
 
 SIZES = {"owner": 60, "north": 40, "south": 8}  # people, of two rows each
@@ -56,9 +57,14 @@ def fitted(world: World, formula: str) -> LinearModel:
             World,
             "bill ~ age * C(ward)",
             "bill ~ age * C(ward) + I(age**2) + I(age**3)",
-            "6 parameters, more than a third of the rows",
+            "6 parameters, more than a third of the rows of all parties but any one",
         ),
-        (People, "bill ~ age", "bill ~ age + C(ward)", "3 parameters, more than a third of the people"),
+        (
+            People,
+            "bill ~ age",
+            "bill ~ age + C(ward)",
+            "3 parameters, more than a third of the people of all parties but any one",
+        ),
     ],
 )
 def test_parameters_need_three_others_each(
@@ -78,6 +84,34 @@ def test_components_need_others_too(tmp_path: Path, key_file: Path) -> None:
     with (
         world.session() as session,
         session.snapshot(),
-        pytest.raises(QueryRefused, match="are more than a third of the people"),
+        pytest.raises(QueryRefused, match="are more than a third of the people of all parties but any one"),
     ):
         moments(ModelSums(session, complete(Asking, {})), ["age", "bill"])
+
+
+@pytest.mark.parametrize("seed", range(3 * FACTOR))
+def test_people_of_all_parties_but_any_one_are_counted(tmp_path: Path, key_file: Path, seed: int) -> None:
+    """As sets of them: people of several parties, and of none, with and without a value."""
+    chance = random.Random(seed)
+    rows = [
+        (party, f"p{chance.randrange(45)}" if chance.random() < 0.9 else "", chance.random() < 0.8)
+        for party in ("owner", "north", "south")
+        for _ in range(chance.randint(40, 60))
+    ]
+
+    def text(party: str) -> str:
+        mine = [(name, has) for of, name, has in rows if of == party]
+        return "".join(f"A,f,{number if has else ''},{number},70,{name}\n" for number, (name, has) in enumerate(mine))
+
+    world = People(tmp_path / "world", key_file)
+    world.put(text("owner"), ("ward",))
+    for party in ("north", "south"):
+        world.register(party)
+        world.contribute(party, text(party))
+    world.collect()
+    with world.session() as session, session.snapshot():
+        sums = ModelSums(session, complete(Asking, {}))
+        for figures, has in ((["SUM(age)", "COUNT(age)"], {True}), (["COUNT(*)"], {True, False})):
+            _, people = sums.ask_and_count([], [()], figures)
+            views = [{name for of, name, value in rows if of != each and name and value in has} for each in SIZES]
+            assert people == min(map(len, views))

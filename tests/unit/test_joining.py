@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 
-from cleave.disclosure.joining import Class, Part, Size, Why, parts_of
+from cleave.disclosure.crowds import Crowd
+from cleave.disclosure.joining import Part, Why, parts_of
 
 Row = tuple[int, str, int, str]  # cell, values that are there ("ab", "a", ""), party, person
-
-
-class People:
-    """Sizes of classes of `rows`, counted one by one."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-
-    @property
-    def classes(self) -> set[Class]:
-        return {(cell, pattern_of(values)) for cell, values, _, _ in self.rows}
-
-    def of(self, labels: Mapping[Class, int]) -> dict[int, Size]:
-        sizes = {}
-        for label in labels.values():
-            rows = [each for each in self.rows if labels.get((each[0], pattern_of(each[1]))) == label]
-            parties = {party for _, _, party, _ in rows}
-            others = {
-                party: len({person for *_, of, person in rows if of != party}) if len(parties) > 1 else None
-                for party in parties
-            }
-            sizes[label] = Size(len({person for *_, person in rows}), others)
-        return sizes
 
 
 def pattern_of(values: str) -> int:
     return sum(1 << place for place, name in enumerate("abc") if name in values)
 
 
-def part(rows: list[Row], dominated: Mapping[int, set[int]] | None = None, least: int = 3) -> Part | None:
-    people = People(rows)
-    return parts_of(people.classes, people, [0, 1, 2], [True] * 3, dominated or {}, least).get(0)
+def parts(
+    rows: list[Row],
+    bits: Sequence[int | None] = (0, 1, 2),
+    dominated: Mapping[int, set[int]] = MappingProxyType({}),
+    least: int = 3,
+    *,
+    squared: bool = True,
+) -> dict[int, Part]:
+    classes = list(dict.fromkeys((cell, pattern_of(values)) for cell, values, _, _ in rows))
+    crowd = Crowd(
+        np.array([classes.index((cell, pattern_of(values))) for cell, values, _, _ in rows], np.int64),
+        np.array([party for _, _, party, _ in rows], np.int64),
+        np.array([ord(person) for *_, person in rows], np.int64),
+        np.ones(len(rows), np.int64),
+    )
+    return parts_of(classes, crowd, bits, [squared] * len(bits), dominated, least)
+
+
+def part(rows: list[Row], dominated: Mapping[int, set[int]] = MappingProxyType({})) -> Part | None:
+    return parts(rows, dominated=dominated).get(0)
 
 
 def of(values: str, people: str, party: int = 0) -> list[Row]:
@@ -112,15 +109,17 @@ def test_a_withheld_measure_divides_no_class_of_a_later_one() -> None:
 
 
 def test_a_measure_that_is_never_null_joins_every_part() -> None:
-    people = People(of("", "pqr") + of("a", "stu"))
-    found = parts_of(people.classes, people, [None, 0], [False, False], {}, 3)
+    found = parts(of("", "pqr") + of("a", "stu"), [None, 0], squared=False)
     assert found == {0: Part(6, (1, 1), {})}
+
+
+def test_a_release_of_no_rows_has_no_parts() -> None:
+    assert parts([]) == {}
 
 
 def test_each_cell_is_decided_alone() -> None:
     few = of("abc", "pqr") + of("bc", "s")
     rows = [*few, *((1, *row[1:]) for row in of("abc", "pqr")), *((2, *row[1:]) for row in few), (3, "abc", 0, "p")]
-    people = People(rows)
-    found = parts_of(people.classes, people, [0, 1, 2], [True] * 3, {}, 3)
+    found = parts(rows)
     withheld = Part(4, (0, 1, 1), {0: Why.NULLS})
     assert found == {0: withheld, 1: Part(3, (1, 1, 1), {}), 2: withheld}

@@ -202,7 +202,8 @@ def one_row_more(reading: CsvReading) -> Iterator[str]:
         "a,b\n1,2\n3,4\n5,6",
         'a,"b\r\nc"\r\n1,2\r\n3,"4\r\n\r\n"\r\n\r\n5,6\r\n',
         'a,b\r1,2\r3,5" pipe\r5,""\r',
-        "a,b\n1,2\n3,\n" + "5,6\n" * 300_000,
+        "a,b\n1,2\n3,\n" + "5,6\n" * 9_000,
+        pytest.param("a,b\n1,2\n3,\n" + "5,6\n" * 300_000, marks=pytest.mark.slow),  # of several blocks
     ],
 )
 def test_a_reader_that_loses_or_invents_a_row_is_found(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from flint import fmpz_mat
 
-from cleave.disclosure.crowds import Crowd
 from cleave.disclosure.suppress import suppress_small
 from cleave.sql.rejoin import Groups, Members
 from cleave.sql.tally import Tally, tally_of_rows
@@ -22,7 +21,7 @@ def shown(members: Sequence[Members], sizes: Sequence[int], min_group: int) -> l
     rows = range(len(members))  # each of a set of its own
     keys, plain, local = ([(f"{what} {row}",) for row in rows] for what in ("key", "plain", "local"))
     groups = Groups(("VARCHAR",), keys, counts, plain, ("VARCHAR",), list(rows), local)
-    kept = suppress_small(groups, members, Crowd(tally_of_rows(sizes), min_group), 0)
+    kept = suppress_small(groups, members, tally_of_rows(sizes), min_group, 0)
     places = [keys.index(each) for each in kept.groups.keys]
     assert kept.groups.plain == [plain[place] for place in places]
     assert kept.groups.local == [local[place] for place in places]
@@ -135,9 +134,9 @@ def test_a_group_without_rows_reveals_nobody() -> None:
 def test_no_group_or_no_row_is_no_answer() -> None:
     nothing = tally_of_rows([])
     for sets in ([], [0]):
-        kept = suppress_small(Groups((), [()], [0], [()], (), sets), [(0,)], Crowd(nothing, 3), 2)
+        kept = suppress_small(Groups((), [()], [0], [()], (), sets), [(0,)], nothing, 3, 2)
         assert (kept.of, kept.hidden, kept.small, kept.withheld) == ([], [], 1, 0)
-    kept = suppress_small(Groups((), [], [], [], ()), [], Crowd(nothing, 3), 2)
+    kept = suppress_small(Groups((), [], [], [], ()), [], nothing, 3, 2)
     assert (kept.of, kept.hidden, kept.small, kept.withheld) == ([], [], 0, 0)
 
 
@@ -179,7 +178,7 @@ def test_no_sum_of_values_of_few_people_follows(seed: int) -> None:
     )
     of_all = [()] * len(members)
     groups = Groups((), list(of_all), [1] * len(members), list(of_all), (), numbers)
-    kept = suppress_small(groups, members, Crowd(tally, least), arguments)
+    kept = suppress_small(groups, members, tally, least, arguments)
     sums = [told(of, kinds, None) for of in kept.of]
     for of, away in zip(kept.of, kept.hidden, strict=True):
         sums += [told(of, kinds, each) for each in range(arguments) if each not in away]
@@ -291,7 +290,7 @@ def test_no_more_is_hidden_than_the_rule_says(seed: int) -> None:
     )
     nothing = [()] * len(members)
     given = Groups((), list(nothing), [1] * len(members), list(nothing), (), numbers if several_sets else [])
-    kept = suppress_small(given, members, Crowd(tally, least), arguments)
+    kept = suppress_small(given, members, tally, least, arguments)
     mirror = Mirror(who, members, least)
     expected = mirror.shown(several_sets=several_sets)
     assert kept.of == [members[row] for row in expected]
@@ -312,7 +311,7 @@ def test_an_argument_does_not_join_where_it_gives_away_a_group_that_it_does_not_
     )
     groups = Groups((), [(), (), ()], [12, 10, 7], [(), (), ()], (), [0, 0, 1])
     members = [(3,), (0, 1), (0, 2)]
-    kept = suppress_small(groups, members, Crowd(tally, 3), 1)
+    kept = suppress_small(groups, members, tally, 3, 1)
     assert kept.of == members
     assert kept.hidden == [frozenset(), frozenset({0}), frozenset({0})]
 
@@ -324,9 +323,9 @@ def test_values_are_shown_where_enough_people_have_them() -> None:
         np.repeat([0, 1], 12), np.array(patterns, np.uint64), np.zeros(24, np.int64), np.arange(24), np.ones(24, int)
     )
     single = Groups((), [(), ()], [12, 12], [(), ()], (), [])
-    assert suppress_small(single, [(0,), (1,)], Crowd(tally, 3), 1).hidden == [frozenset({0}), frozenset()]
+    assert suppress_small(single, [(0,), (1,)], tally, 3, 1).hidden == [frozenset({0}), frozenset()]
     both = Groups((), [(), (), ()], [12, 12, 24], [(), (), ()], (), [0, 0, 1])
-    hidden = suppress_small(both, [(0,), (1,), (0, 1)], Crowd(tally, 3), 1).hidden
+    hidden = suppress_small(both, [(0,), (1,), (0, 1)], tally, 3, 1).hidden
     assert sum(map(bool, hidden)) == 2, "the total less that of the second ward is of two people"
 
 
@@ -337,5 +336,5 @@ def test_values_of_two_arguments_do_not_follow_from_a_total() -> None:
     wards = np.repeat([0, 1], [len(first), len(second)])
     tally = Tally(wards, patterns, np.zeros(count, np.int64), np.arange(count), np.ones(count, int))
     groups = Groups((), [(), (), ()], [12, 10, 22], [(), (), ()], (), [0, 0, 1])
-    hidden = suppress_small(groups, [(0,), (1,), (0, 1)], Crowd(tally, 3), 2).hidden
+    hidden = suppress_small(groups, [(0,), (1,), (0, 1)], tally, 3, 2).hidden
     assert hidden == [frozenset(), frozenset({1}), frozenset({1})]

@@ -14,7 +14,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cleave.disclosure.crowds import Crowd
 from cleave.disclosure.suppress import suppress_small
 from cleave.sql.rejoin import Groups, Members
 from cleave.sql.tally import NOBODY, Tally
@@ -73,7 +72,7 @@ class Asked:
         tally = Tally(places, patterns.astype(np.uint64), parties, people if self.people else None, ones)
         empty: list[tuple[object, ...]] = [()] * len(members)
         groups = Groups((), [()] * len(members), [1] * len(members), [*empty], (), numbers)
-        kept = suppress_small(groups, members, Crowd(tally, LEAST), self.arguments)
+        kept = suppress_small(groups, members, tally, LEAST, self.arguments)
         return list(zip(kept.of, kept.hidden, strict=True))
 
     def numbers(self) -> list[Number[Unknown]]:

@@ -35,14 +35,16 @@ def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
         sums.release()
         every, of = regroup(cut, groups, sums.responses)
         every = replace(every, local=sums.local)
-        shown = None
+        shown, people = None, None
         if least:
-            from cleave.disclosure.crowds import Crowd  # noqa: PLC0415 - few questions need it
+            from cleave.disclosure.crowds import seen_with_values  # noqa: PLC0415 - few questions need it
             from cleave.disclosure.suppress import suppress_small  # noqa: PLC0415 - as above
 
-            crowd = Crowd(sums.tally or tally_of_rows(groups.counts), least)
-            shown = suppress_small(every, of, crowd, len(cut.maybe_null) if sums.tally else 0)
+            tally, arguments = sums.tally or tally_of_rows(groups.counts), len(cut.maybe_null) if sums.tally else 0
+            shown = suppress_small(every, of, tally, least, arguments)
             every, of = shown.groups, shown.of
+            if question.sized:
+                people = seen_with_values(tally, arguments)
         result = finish(cut, every, sums.figures(of, groups.counts), shown.hidden if shown else ())
         warnings = [*sums.warnings, *result.warnings]
         result = replace(result, scanned=sums.scanned, note=sums.note, warnings=warnings)
@@ -55,13 +57,13 @@ def finished(sums: GroupSums, question: RunningQuestion) -> Answer:
             suppressed_groups=shown.small,
             withheld_groups=shown.withheld,
             hidden_figures=sum(map(sum, result.hidden)),
-            counted=crowd.counted,
+            counted=tally.counted,
             printing=cut.printing,
         )
     else:
         selected = None if usage.rows is None else sum(groups.counts)  # of a noisy release nobody knows
         usage = replace(usage, selected_rows=selected, groups=len(groups.keys))
-    return Answer(result, sums.checks, usage, question.clock.seconds)
+    return Answer(result, sums.checks, usage, question.clock.seconds, people)
 
 
 def finished_whole(source: Source, plan: AnswerPlan, whole: LocalPlan, question: RunningQuestion) -> Answer:

@@ -43,7 +43,8 @@ def counted_join(whole: LocalPlan, tables: Mapping[str, Joinable]) -> JoinPlan:
     about = join.measured or {alias for alias, entity in entities.items() if entity}
     if len(about) > 1:
         raise QueryRefused(
-            f"a minimum group size counts the people of one table, and this query is about those of {len(about)}",
+            "a minimum group size counts the people of one table, and this query is about those of "
+            f"{len(about)} (rule P4)",
             hint=f"aggregate columns of {' and of '.join(sorted(about))} one at a time",
         )
     (alias,) = about
@@ -51,16 +52,16 @@ def counted_join(whole: LocalPlan, tables: Mapping[str, Joinable]) -> JoinPlan:
     if not entities[alias] or any(tables[join.tables[each]].party for each in others):
         raise QueryRefused(
             "a minimum group size over a join counts the people of the table whose columns are added up, and "
-            f"{alias!r} names none"
+            f"{alias!r} names none (rule P4)"
             if not entities[alias]
-            else "a joined table has contributors",
+            else "a minimum group size cannot be kept where a joined table has contributors (rule P4)",
             hint="--entity names the columns of the people; join only tables of your own to it",
         )
     table = tables[join.tables[alias]]
     entity = tuple(name for name in entities[alias] if table.schema.find(name))
     counting = Counting(tuple(f"{alias}.{each}" for each in entity), f"{alias}.{table.party}" if table.party else "")
     if not entity:
-        raise QueryRefused("a minimum group size counts people, and this table has no column of them")
+        raise QueryRefused("a minimum group size counts people, and this table has no column of them (rule P4)")
     try:
         with closing(Planner(join.statement, join.schema, JOINED, {})) as planner:
             cut = planner.cut(NoSums(_WHY), cloud_only=False)
@@ -77,6 +78,6 @@ def counted_join(whole: LocalPlan, tables: Mapping[str, Joinable]) -> JoinPlan:
 
 def _uncounted(whole: LocalPlan) -> QueryRefused:
     return QueryRefused(
-        f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole",
+        f"a minimum group size cannot be kept: {whole.reason}, and DuckDB answers the query as a whole (rule P4)",
         hint=whole.hint or "select aggregates of groups",
     )

@@ -75,7 +75,8 @@ class AnswerPlan:
             return ""
         privacy = Privacy(self.cut.counting.entity if self.cut.counting else ())
         people = f" ({', '.join(privacy.entity)})" if privacy.entity else ""
-        return f"groups, and figures, of fewer than {self.threshold.least} {privacy.counted}{people} are left out"
+        few = f"fewer than {self.threshold.least} {privacy.counted}{people}"
+        return f"groups, and figures, of {few} are left out (rules P2 and A1)"
 
     @property
     def scanned(self) -> bool:

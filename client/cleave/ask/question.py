@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class RunningQuestion:
     """One question under way.
 
-    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none.
+    `pad`: see Options. Groups with fewer than `least` people, or rows, are left out; 0 leaves out none. `sized`: count
+    `Answer.people` then.
     """
 
     pad: bool
@@ -34,6 +35,7 @@ class RunningQuestion:
     progress: Progress
     deadline: Deadline
     clock: Clock
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +97,23 @@ class Usage:
 
     @property
     def suppression(self) -> str:
-        """Return sentences on what the minimum group size left out and what it cannot hide; "" if it hid nothing."""
+        """Return sentences for the owner on what the minimum group size left out, by which rule, and on what it cannot
+        hide (rule A3); "" if it hid nothing.
+        """
         if self.suppressed_groups is None:
             return ""
         few = f"fewer than {self.min_group} {self.counted or 'rows'}"
         small = [f"{counted(self.suppressed_groups, 'group')} of {few}"] if self.suppressed_groups else []
         if self.withheld_groups:
             small.append(f"{counted(self.withheld_groups, 'group')} from which one of them would follow")
-        sentences = [f"{' and '.join(small)} not shown."] if small else []
+        sentences = [f"{' and '.join(small)} not shown (rule P2)."] if small else []
         if self.hidden_figures:
             figures = counted(self.hidden_figures, "figure")
-            sentences.append(f"{figures} hidden: {few} have a value there, or have none, or lack the same figures.")
+            why = f"{few} have a value there, or have none, or lack the same figures"
+            sentences.append(f"{figures} hidden: {why} (rule A1).")
         if self.printing:
             shows = "shows" if len(self.printing) == 1 else "show"
-            sentences.append(f"Warning: {', '.join(self.printing)} {shows} values of single rows.")
+            sentences.append(f"Warning: {', '.join(self.printing)} {shows} values of single rows (rule A2).")
         return " ".join(sentences)
 
 
@@ -164,10 +169,15 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`people`: people, or rows, of all selected rows with a value in every argument, in the view of each party: of all
+    parties but any one. None unless it was asked for, under a threshold.
+    """
+
     result: ResultTable
     checks: dict[str, str]  # name of a check -> passed, or not needed
     usage: Usage
     timings: dict[str, float]  # seconds by stage
+    people: int | None = None
 
 
 class Clock:

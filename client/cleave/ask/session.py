@@ -151,19 +151,21 @@ class Session:
         *,
         strict: bool = False,
         spent: float = 0.0,
+        sized: bool = False,
     ) -> Answer:
         """Answer `plan`, under the threshold that it was made for. Nothing is planned again.
 
         Once files are read, services, stores and DuckDB on this machine together may take `seconds`, of which earlier
         questions of the same work have `spent` some.
-        `strict` raises Undecided if the error bounds leave a decision open. Raises InputError, QueryRefused,
-        ServiceError, CheckFailed. Every error of the question itself is raised before anything is sent.
+        `strict` raises Undecided if the error bounds leave a decision open. `sized` counts the people whom an answer
+        under a threshold is about: see `Answer`. Raises InputError, QueryRefused, ServiceError, CheckFailed. Every
+        error of the question itself is raised before anything is sent.
         """
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
             raise UsageError(f"a query may take seconds above 0, at most {LONGEST_TIMEOUT:,}", name="--timeout")
         self.source.prepare(self._bars, sends=not plan.sends_nothing)
         try:
-            answer = self._run(lambda deadline: self._answer(plan, deadline), seconds, spent)
+            answer = self._run(lambda deadline: self._answer(plan, deadline, sized=sized), seconds, spent)
         except WrongConstant as error:
             point(error, plan.cut.statement, ())
             raise
@@ -202,9 +204,9 @@ class Session:
 
         return self.source.on_newest(asked)
 
-    def _answer(self, plan: AnswerPlan, deadline: Deadline) -> Answer:
+    def _answer(self, plan: AnswerPlan, deadline: Deadline, *, sized: bool) -> Answer:
         with self._bars() as progress:
-            question = RunningQuestion(plan.pad, plan.threshold.least, progress, deadline, Clock())
+            question = RunningQuestion(plan.pad, plan.threshold.least, progress, deadline, Clock(), sized)
             if (whole := plan.cut.whole()) is not None:
                 from cleave.ask.finishing import finished_whole  # noqa: PLC0415 - a plan alone does not need it
 

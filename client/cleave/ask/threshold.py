@@ -32,7 +32,8 @@ class Threshold:
         chosen = options.min_group or own
         if chosen < own and not options.yes:
             raise QueryRefused(
-                f"groups of fewer than {own} are left out of answers from this table, and --min-group is {chosen}",
+                f"groups of fewer than {own} are left out of answers from this table, and --min-group is {chosen} "
+                "(rule P2)",
                 hint="--yes (yes=True in Python) shows smaller ones; the table's log says so",
             )
         smaller = () if options.logged else tuple(name for name, each in minimums.items() if each > chosen)

@@ -1,23 +1,82 @@
-"""Which cells become parts of a release, and which measures join a part, so that no sum is over fewer than N people.
+"""Which arguments join a group, so that no sum is over fewer than N people (rule A1); and the parts of a release (R1).
 
-A part is published if it is large enough. Measures join it in their order: one joins if every class of its rows with
-one pattern of NULLs, over all measures that have joined, is none or large enough. So every number of a part is constant
-on classes of N people, and so is every linear combination of numbers.
-
-A size counts people where rows have an entity, else rows. With contributors the others of each party count too: a party
-knows its own rows, and must not find fewer than N people by taking them away.
+In a group NULLs divide the rows: if one of twelve rows has a value, the sum is that value. So the arguments of an
+answer, or the measures of a release, join in their order: one joins a group if every class of its rows with one pattern
+of NULLs, over all that have joined, is none or large enough. So every number of a group is constant on classes of N
+people, and so is every linear combination of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal
+
+import numpy as np
+
+from cleave.disclosure.crowds import NO_CLASS, Bools, Crowd, Labels, divided
 
 Shown = Literal[0, 1, 2]
 Class = tuple[int, int]  # cell, and pattern: a bit for each measure that may be NULL, set where it has a value
 SQUARES = 3  # times N people: fewer squares would give single values of few people
+
+
+def joined(
+    crowd: Crowd,
+    least: int,
+    groupings: Sequence[Labels],
+    groups: int,
+    values: Sequence[Bools],
+    admitted: Callable[[int, Bools, Bools], Bools],
+) -> Bools:
+    """Which arguments have joined each of so many `groups` (groups, arguments).
+
+    `groupings`: each gives the group of every class, or NO_CLASS; these groups are large enough. `values`: for each
+    argument, whether the rows of each class have a value. `admitted` gets an argument, those that have joined before
+    it, and the groups that it can join (groups,); it returns those that it joins.
+    """
+    have_joined = np.zeros((groups, len(values)), np.bool_)
+    divisions = [_Division(crowd, each) for each in groupings]
+    for argument, value in enumerate(values):
+        joining = np.ones(groups, np.bool_)
+        for each in divisions:
+            joining[each.refusing(value, least)] = False
+        have_joined[:, argument] = admitted(argument, have_joined, joining)
+        for each in divisions:
+            each.divide(value, have_joined[:, argument])
+    return have_joined
+
+
+class _Division:
+    """The classes of groups, divided by the arguments that have joined."""
+
+    def __init__(self, crowd: Crowd, grouping: Labels) -> None:
+        self._crowd = crowd
+        self._places = np.flatnonzero(grouping != NO_CLASS)
+        self._classes = len(grouping)
+        self._groups = self._labels = grouping[self._places]
+
+    def refusing(self, value: Bools, least: int) -> Labels:
+        """The groups in which a class would be too small if it were divided by `value`."""
+        value = value[self._places]
+        inside = is_divided(self._labels, value)
+        labels = np.full(self._classes, NO_CLASS)
+        labels[self._places[inside]] = codes = 2 * self._labels[inside] + value[inside]
+        if not len(codes):
+            return codes
+        large = self._crowd.sizes(labels, int(codes.max()) + 1).large(least)
+        return self._groups[inside][~large[codes]]
+
+    def divide(self, value: Bools, joins: Bools) -> None:
+        self._labels = divided(self._labels, value[self._places] & joins[self._groups])
+
+
+def is_divided(labels: Labels, value: Bools) -> Bools:
+    """Whether some classes of the same label have a value, and some not."""
+    has = np.zeros((int(labels.max(initial=-1)) + 1, 2), np.bool_)
+    has[labels, value.astype(np.int64)] = True
+    return (has[:, 0] & has[:, 1])[labels]
 
 
 class Why(StrEnum):
@@ -25,22 +84,6 @@ class Why(StrEnum):
 
     NULLS = "few people have it, or have it not"
     DOMINANCE = "one of them has most of it"
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """People, or rows, of a class. `others`: of each party that has rows in it, those of all others; None: no rows."""
-
-    count: int
-    others: Mapping[int, int | None]
-
-    def is_large(self, least: int) -> bool:
-        return self.count >= least and all(each is None or each >= least for each in self.others.values())
-
-
-class Sizes(Protocol):
-    def of(self, labels: Mapping[Class, int]) -> Mapping[int, Size]:
-        """The sizes of classes taken together, by their label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +99,7 @@ class Part:
 
 def parts_of(
     classes: Collection[Class],
-    sizes: Sizes,
+    crowd: Crowd,
     bits: Sequence[int | None],
     squared: Sequence[bool],
     dominated: Mapping[int, Collection[int]],
@@ -67,57 +110,31 @@ def parts_of(
     `bits`: the bit of each measure in the patterns; None if it is never NULL. `squared`: whether each measure has
     squares. `dominated`: measure -> cells that withhold it because one person dominates its sum.
     """
-    whole = sizes.of({each: each[0] for each in classes})
-    large = {cell for cell, size in whole.items() if size.is_large(least)}
-    patterns: dict[int, list[int]] = {cell: [] for cell in large}
-    for cell, pattern in classes:
-        if cell in large:
-            patterns[cell].append(pattern)
-    joined = dict.fromkeys(large, 0)  # bits of the measures that have joined
-    shown: dict[int, list[Shown]] = {cell: [0] * len(bits) for cell in large}
-    why: dict[int, dict[int, Why]] = {cell: {} for cell in large}
-    for number, bit in enumerate(bits):
-        refused = dominated.get(number, ())
-        candidates = [cell for cell in large if cell not in refused]
-        divided = [cell for cell in candidates if bit is not None and _divides(bit, patterns[cell])]
-        small = _small(divided, {cell: joined[cell] | 1 << (bit or 0) for cell in divided}, patterns, sizes, least)
-        few = _small(divided, dict.fromkeys(divided, 1 << (bit or 0)), patterns, sizes, SQUARES * least, value=True)
-        for cell in large:
-            if cell in refused or cell in small:
-                why[cell][number] = Why.DOMINANCE if cell in refused else Why.NULLS
-                continue
-            if bit is not None:
-                joined[cell] |= 1 << bit
-            has_squares = squared[number] and whole[cell].is_large(SQUARES * least) and cell not in few
-            shown[cell][number] = 2 if has_squares else 1
-    return {cell: Part(whole[cell].count, tuple(shown[cell]), why[cell]) for cell in sorted(large)}
-
-
-def _divides(bit: int, patterns: Collection[int]) -> bool:
-    """Check whether some rows have a value, and some not."""
-    return len({pattern >> bit & 1 for pattern in patterns}) > 1
-
-
-def _small(
-    cells: Sequence[int],
-    masks: Mapping[int, int],
-    patterns: Mapping[int, Sequence[int]],
-    sizes: Sizes,
-    least: int,
-    *,
-    value: bool = False,
-) -> set[int]:
-    """Those of `cells` that have a class, by the bits of its mask, which is not large. `value`: of rows that have one
-    alone.
-    """
-    numbers: dict[tuple[int, int], int] = {}
-    labels = {
-        (cell, pattern): numbers.setdefault((cell, pattern & masks[cell]), len(numbers))
-        for cell in cells
-        for pattern in patterns[cell]
-        if not value or pattern & masks[cell]
+    cells = sorted({cell for cell, _ in classes})
+    places = {cell: place for place, cell in enumerate(cells)}
+    of_cell = np.array([places[cell] for cell, _ in classes], np.int64)
+    sizes = crowd.sizes(of_cell, len(cells))
+    large, many = sizes.large(least), sizes.large(SQUARES * least)
+    grouping = np.where(large[of_cell], of_cell, NO_CLASS)
+    values = [np.array([bit is None or pattern >> bit & 1 for _, pattern in classes], np.bool_) for bit in bits]
+    refused = np.zeros((len(cells), len(bits)), np.bool_)
+    for measure, those in dominated.items():
+        refused[[places[cell] for cell in those], measure] = True
+    joins = joined(crowd, least, [grouping], len(cells), values, lambda measure, _, open_: open_ & ~refused[:, measure])
+    shown = joins.astype(np.int64)
+    for measure in np.flatnonzero(squared).tolist():
+        having = np.where(values[measure], grouping, NO_CLASS)
+        enough = crowd.sizes(having, len(cells)).large(SQUARES * least)
+        enough |= np.isin(range(len(cells)), having, invert=True)  # none has a value
+        shown[:, measure] += joins[:, measure] & many & enough
+    return {
+        cells[place]: Part(
+            int(sizes.whole[place]),
+            tuple(shown[place].tolist()),
+            {
+                measure: Why.DOMINANCE if refused[place, measure] else Why.NULLS
+                for measure in np.flatnonzero(~joins[place]).tolist()
+            },
+        )
+        for place in np.flatnonzero(large).tolist()
     }
-    if not labels:
-        return set()
-    by_number = sizes.of(labels)
-    return {cell for (cell, _), number in numbers.items() if not by_number[number].is_large(least)}

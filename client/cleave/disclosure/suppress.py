@@ -4,9 +4,8 @@ It happens before HAVING, ORDER BY and LIMIT, so these only see what is shown, a
 hidden one. A group's size is its number of people, or rows, after WHERE. One answer cannot protect against two
 questions whose difference is a small group, nor against expressions that select rows within a large group.
 
-In a shown group, NULLs divide the rows: if one of twelve rows has a value, the sum is that value. So the arguments of
-an answer join one after the other. An argument joins a group if each class of its rows is large enough; classes differ
-in which of the joined arguments, and this one, are NULL. Figures of other arguments are hidden.
+In a shown group, the arguments of the answer join one after the other (rule A1, `cleave.disclosure.joining`). Figures
+of those that do not join are hidden.
 
 With GROUPING SETS, ROLLUP or CUBE one answer has sums of sums, and a hidden group or class could be computed by
 subtraction. So more is hidden until none can: see `_exposed`.
@@ -16,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.disclosure.crowds import NO_CLASS, Crowd, Labels
+from cleave.disclosure.crowds import NO_CLASS, Bools, Crowd, Labels, divided
+from cleave.disclosure.joining import joined
 from cleave.sql.rejoin import Groups, Members
+from cleave.sql.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,15 +47,16 @@ class ShownGroups:
     withheld: int
 
 
-def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, arguments: int) -> ShownGroups:
-    """`of`: the finest groups of each group. `arguments`: how many may be NULL.
+def suppress_small(groups: Groups, of: Sequence[Members], tally: Tally, least: int, arguments: int) -> ShownGroups:
+    """`of`: the finest groups of each group. `least`: people, or rows if `tally` has no people. `arguments`: how many
+    may be NULL.
 
     Without GROUP BY the selected rows are one group; without rows it is hidden.
     """
-    rows = _AnswerRows(groups, of, crowd)
+    rows = _AnswerRows(groups, of, tally, least, arguments)
     large = [row for row in range(len(of)) if rows.large[row]]
     shown = rows.unexposed(large) if groups.sets else large
-    hidden = rows.hidden(shown, arguments)
+    hidden = rows.hidden(shown)
     left = replace(
         groups,
         keys=[groups.keys[row] for row in shown],
@@ -68,35 +70,40 @@ def suppress_small(groups: Groups, of: Sequence[Members], crowd: Crowd, argument
 
 
 class _AnswerRows:
-    """Rows of an answer, by index: one per group of each set of keys."""
+    """Rows of an answer, by index: one per group of each set of keys.
 
-    def __init__(self, groups: Groups, of: Sequence[Members], crowd: Crowd) -> None:
+    Its classes are of the rows of a finest group with one pattern of NULLs.
+    """
+
+    def __init__(self, groups: Groups, of: Sequence[Members], tally: Tally, least: int, arguments: int) -> None:
         self._of = of
-        self._crowd = crowd
+        self._least = least
         self._sets = groups.sets
         self._finest = 1 + max((place for each in of for place in each), default=-1)
-        sizes, large = np.zeros(len(of), np.int64), np.zeros(len(of), np.bool_)
-        for row_of in self._partitions(range(len(of))):
-            labels = row_of[crowd.tally.groups]
-            sizes += crowd.sizes(labels, len(of))
-            large |= crowd.large(labels, len(of))
-        self._sizes = sizes
-        self.large = large
+        classes = divided(tally.groups, np.zeros_like(tally.groups, np.bool_))
+        for argument in range(arguments):
+            classes = divided(classes, _have_value(tally.patterns, argument))
+        self._crowd = Crowd(classes, tally.parties, tally.people, tally.rows)
+        number = int(classes.max(initial=-1)) + 1
+        self._group_of, self._patterns = np.zeros(number, np.int64), np.zeros(number, np.uint64)
+        self._group_of[classes], self._patterns[classes] = tally.groups, tally.patterns
+        self._values = [_have_value(self._patterns, argument) for argument in range(arguments)]
+        self._groupings = [row_of[self._group_of] for row_of in self._partitions(groups.sets)]
+        self._sizes, self.large = np.zeros(len(of), np.int64), np.zeros(len(of), np.bool_)
+        for each in self._groupings:
+            sizes = self._crowd.sizes(each, len(of))
+            self._sizes += sizes.whole
+            self.large |= sizes.large(least)
 
-    def _partitions(self, rows: Sequence[int]) -> Iterator[Labels]:
-        """For each set of keys, the row of `rows` that contains each finest group; NO_CLASS if none does."""
-        if not self._sets:  # each is a finest group
-            row_of = np.full(self._finest, NO_CLASS)
-            row_of[list(rows)] = rows
-            yield row_of
-            return
+    def _partitions(self, sets: Sequence[int]) -> Iterator[Labels]:
+        """For each set of keys, the row that contains each finest group; NO_CLASS if none does."""
         by_set: dict[int, list[int]] = {}
-        for row in rows:
-            by_set.setdefault(self._sets[row], []).append(row)
-        for alike in by_set.values():
+        for row in range(len(self._of)):
+            by_set.setdefault(sets[row] if sets else 0, []).append(row)
+        for rows in by_set.values():
             row_of = np.full(self._finest, NO_CLASS)
-            for row in alike:
-                row_of[list(self._of[row])] = row
+            members = [self._of[row] for row in rows]
+            row_of[list(chain.from_iterable(members))] = np.repeat(rows, [len(each) for each in members])
             yield row_of
 
     def unexposed(self, shown: Sequence[int]) -> list[int]:
@@ -113,45 +120,31 @@ class _AnswerRows:
     def _by_size(self, row: int) -> tuple[int, int]:
         return int(self._sizes[row]), row
 
-    def hidden(self, shown: Sequence[int], arguments: int) -> list[frozenset[int]]:
+    def hidden(self, shown: Sequence[int]) -> list[frozenset[int]]:
         """The arguments that do not join, for each of the rows `shown`."""
-        joined = np.zeros(len(self._of), np.uint64)  # bits of arguments, by row
-        for argument in range(arguments):
-            bit = np.uint64(1 << argument)
-            joining = self._joining(shown, joined | bit)
-            if self._sets:
-                joining = self._joining_unexposed(shown, joined, bit, joining)
-            joined[joining] |= bit
-        return [frozenset(each for each in range(arguments) if not int(joined[row]) >> each & 1) for row in shown]
 
-    def _joining(self, shown: Sequence[int], masks: NDArray[np.uint64]) -> list[int]:
-        """The rows in which each class, by the bits of `masks`, is large enough."""
-        tally = self._crowd.tally
-        failed = set[int]()
-        for row_of in self._partitions(shown):
-            rows = row_of[tally.groups]
-            numbers, of_pattern = np.unique(tally.patterns & masks[rows], return_inverse=True)
-            # NO_CLASS counts as one more row; whether that fails does not matter
-            codes, labels = np.unique(rows * len(numbers) + of_pattern, return_inverse=True)
-            small = ~self._crowd.large(labels, len(codes))
-            failed.update((codes[small] // len(numbers)).tolist())
-        return [row for row in shown if row not in failed]
+        def admitted(argument: int, have_joined: Bools, joining: Bools) -> Bools:
+            return self._unexposed_by(argument, shown, have_joined, joining) if self._sets else joining
 
-    def _joining_unexposed(
-        self, shown: Sequence[int], joined: NDArray[np.uint64], bit: np.uint64, joining: Sequence[int]
-    ) -> list[int]:
-        """The rows of `joining` in which the argument of `bit` can join without exposing a class."""
-        left = list(joining)
+        is_shown = np.isin(range(len(self._of)), shown)
+        groupings = [np.where(is_shown[each], each, NO_CLASS) for each in self._groupings]
+        joins = joined(self._crowd, self._least, groupings, len(self._of), self._values, admitted)
+        return [frozenset(compress(range(len(row)), row)) for row in (~joins[list(shown)]).tolist()]
+
+    def _unexposed_by(self, argument: int, shown: Sequence[int], have_joined: Bools, joining: Bools) -> Bools:
+        """Those of the rows `joining` that the argument can join without exposing a class."""
+        before = have_joined @ (np.uint64(1) << np.arange(have_joined.shape[1], dtype=np.uint64))
+        left = [row for row in shown if joining[row]]
         while left:
-            masks = joined.copy()
-            masks[left] |= bit
+            masks = before.copy()
+            masks[left] |= np.uint64(1 << argument)
             exposed = self._exposed(shown, masks)
             if not exposed:
                 break
             holding = [[row for row in rows if row in left] for rows in exposed]
             smallest = {min(rows, key=self._by_size) for rows in holding if rows} or {min(left, key=self._by_size)}
             left = [row for row in left if row not in smallest]
-        return left
+        return np.isin(range(len(joining)), left)
 
     def _exposed(self, shown: Sequence[int], masks: NDArray[np.uint64]) -> list[Collection[int]]:
         """For each class that is too small and that the shown rows reveal something about: the rows that contain it.
@@ -165,7 +158,8 @@ class _AnswerRows:
         """
         sums, labels, classes = self._classes(shown, masks)
         found: dict[tuple[int, ...], None] = {}
-        for unknown, large in self._crowd.views(labels, len(classes)):
+        for unknown, people in self._crowd.sizes(labels, len(classes)).views():
+            large = people >= self._least
             small = list(compress(classes, unknown & ~large))
             if small and len(sums) * len(classes) <= _ENTRIES:
                 small = _had(len(sums), list(compress(classes, unknown & large)), small)
@@ -175,26 +169,26 @@ class _AnswerRows:
     def _classes(
         self, shown: Sequence[int], masks: NDArray[np.uint64]
     ) -> tuple[list[int], Labels, list[tuple[int, ...]]]:
-        """The row of each sum; the class of each tally entry; and for each class the numbers of its sums, which
-        identify it.
+        """The row of each sum; the label of each class; and for each label the numbers of its sums, which identify
+        it.
         """
-        tally = self._crowd.tally
-        codes = np.stack([tally.groups.astype(np.uint64), tally.patterns])
-        kinds, of_kind = np.unique(codes, axis=1, return_inverse=True)
         of_group: list[list[int]] = [[] for _ in range(self._finest)]
-        for kind, group in enumerate(kinds[0].tolist()):
+        for kind, group in enumerate(self._group_of.tolist()):
             of_group[group].append(kind)
         sums: dict[tuple[int, int], int] = {}
-        holding: list[list[int]] = [[] for _ in range(kinds.shape[1])]
+        holding: list[list[int]] = [[] for _ in self._patterns]
         for row in shown:
             for group in self._of[row]:
                 for kind in of_group[group]:
-                    which = row, int(kinds[1, kind] & masks[row])
+                    which = row, int(self._patterns[kind] & masks[row])
                     holding[kind].append(sums.setdefault(which, len(sums)))
         classes: dict[tuple[int, ...], int] = {}
-        label = [classes.setdefault(tuple(each), len(classes)) if each else NO_CLASS for each in holding]
-        labels = np.asarray(label, np.int64)[of_kind]
-        return [row for row, _ in sums], labels, list(classes)
+        labels = [classes.setdefault(tuple(each), len(classes)) if each else NO_CLASS for each in holding]
+        return [row for row, _ in sums], np.asarray(labels, np.int64), list(classes)
+
+
+def _have_value(patterns: NDArray[np.uint64], argument: int) -> Bools:
+    return (patterns >> np.uint64(argument) & np.uint64(1)).astype(np.bool_)
 
 
 def _had(sums: int, large: Sequence[tuple[int, ...]], small: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

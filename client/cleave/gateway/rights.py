@@ -91,14 +91,14 @@ def _without_rows(
         plan = by_cells or session.plan(admitted, _least(number))
     except QueryRefused:  # its message may depend on row counts
         raise QueryRefused(
-            f"the gateway cannot answer this, or cannot count the {privacy.counted} that it is about",
+            f"the gateway cannot answer this, or cannot count the {privacy.counted} that it is about (rule P4)",
             hint="`cleave plan --min-group N` says why to the owner of the table",
         ) from None
     if not is_bare(plan.cut):
         raise refused(G1)
     session.source.require_assumed(plan, table)
-    note = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer."
-    return plan, note
+    few = f"Groups of fewer than {number} {privacy.counted} are left out, if there are any, and figures over fewer"
+    return plan, f"{few} (rule G3)."
 
 
 def _least(number: int) -> Options:

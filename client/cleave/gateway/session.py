@@ -95,7 +95,8 @@ class SessionSettings:
         if self.status == "E" and command.tag not in ("COMMIT", "ROLLBACK"):
             raise Refused("current transaction is aborted: ROLLBACK ends it", code="25P02")
         if command.refusal:
-            raise Refused(*command.refusal)
+            said, hint, code = command.refusal
+            raise Refused(said, hint, code)
 
     def execute(self, command: Command) -> CommandComplete | None:
         """Execute a command; None for a question. Raises Refused."""

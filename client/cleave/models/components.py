@@ -68,7 +68,7 @@ def moments(sums: ModelSums, names: Sequence[str]) -> Covariances:
             "principal components need sums of products of columns, which are in no release (rule R4)",
             hint="ask the owner of the table to compute them",
         )
-    groups = sums.ask([], [()], products.figures)
+    groups, people = sums.ask_and_count([], [()], products.figures)
     cell = products.cell(groups[0]) if groups else None
     if cell is None or cell.hidden or sums.missing([], [()], [], products.nullable) is None:
         raise QueryRefused(
@@ -78,7 +78,7 @@ def moments(sums: ModelSums, names: Sequence[str]) -> Covariances:
     n = cell.used or 0
     if n < 2:
         raise QueryRefused("variances need at least two rows with values in all columns")
-    _require_people(sums, products.nullable, n, len(columns))
+    _require_people(sums, people, len(columns))
     places, constant = range(len(columns)), len(columns)
     design = [DesignColumn(each.name, (each.name,), ()) for each in columns] + [DesignColumn("1", (), ())]
     gram = Gram(design, {frozenset(): cell}, products, weighted=False)
@@ -104,13 +104,13 @@ def _columns(sums: ModelSums, names: Sequence[str]) -> list[Column]:
     return columns
 
 
-def _require_people(sums: ModelSums, nullable: Sequence[str], n: int, columns: int) -> None:
+def _require_people(sums: ModelSums, people: int | None, columns: int) -> None:
     """Raises QueryRefused under a threshold if there are more numbers than a third of the people."""
-    people, parameters = sums.people_of(nullable, n), columns + columns * (columns + 1) // 2
+    parameters = columns + columns * (columns + 1) // 2
     if people is not None and _PEOPLE_A_PARAMETER * parameters > people:
         raise QueryRefused(
-            f"{columns} means and {parameters - columns} covariances are more than a third of the {sums.people}: they "
-            "say much about single ones (rule P2)",
+            f"{columns} means and {parameters - columns} covariances are more than a third of the {sums.other_people}: "
+            "they say much about single ones (rule P2)",
             hint="use fewer columns; the rule holds where small groups are left out of answers",
         )
 

@@ -48,11 +48,11 @@ def fit_linear(sums: ModelSums, text: str, weights: str | None, ridge: Ridge, le
     for place, one in enumerate(of_terms):
         for two in of_terms[place:]:
             products.add((*one, *two))
-    cells = _cells(sums, formula, products)
+    cells, people = _cells(sums, formula, products)
     whole = cells.get(frozenset())
     n = whole.used or 0 if whole else 0
-    nullable = {*products.nullable, *(each.name for each in formula.factors.values() if each.nullable)}
-    people = sums.people_of(nullable, n)
+    if sums.released:  # it does not tell whose rows they are
+        people = n
     if not n:
         raise QueryRefused("there are no rows with values in all columns of the model")
     levels = _levels_of(formula, cells)
@@ -64,8 +64,8 @@ def fit_linear(sums: ModelSums, text: str, weights: str | None, ridge: Ridge, le
         )
     if people is not None and _PEOPLE_A_PARAMETER * len(columns) > people:
         raise QueryRefused(
-            f"the model has {counted(len(columns), 'parameter')}, more than a third of the {sums.people}: such a "
-            "model says much about single ones (rule P2)",
+            f"the model has {counted(len(columns), 'parameter')}, more than a third of the {sums.other_people}: "
+            "such a model says much about single ones (rule P2)",
             hint="leave terms out, or use coarser factors; the rule holds where small groups are left out of answers",
         )
     asked = [frozenset(each) for each in formula.sets]
@@ -84,8 +84,13 @@ def require_gaussian(family: str) -> None:
         )
 
 
-def _cells(sums: ModelSums, formula: Formula, products: Products) -> dict[frozenset[tuple[str, Any]], LevelTotals]:
-    """Ask for all totals, by the factors and levels of their group. Raises QueryRefused if a threshold hides some."""
+def _cells(
+    sums: ModelSums, formula: Formula, products: Products
+) -> tuple[dict[frozenset[tuple[str, Any]], LevelTotals], int | None]:
+    """Ask for all totals, by the factors and levels of their group, and for the people that they are about.
+
+    Raises QueryRefused if a threshold hides some.
+    """
     names = list(formula.factors)
     keys = [identifier(formula.factors[name].name) for name in names]
     sets = [tuple(names.index(factor) for factor in each) for each in formula.sets]
@@ -93,7 +98,7 @@ def _cells(sums: ModelSums, formula: Formula, products: Products) -> dict[frozen
     if sums.released:
         sums.require_exact()
         _require_released(products)
-    groups = sums.ask(keys, sets, products.figures, " AND ".join(present))
+    groups, people = sums.ask_and_count(keys, sets, products.figures, " AND ".join(present))
     found = {}
     for group in groups:
         cell = products.cell(group)
@@ -102,7 +107,7 @@ def _cells(sums: ModelSums, formula: Formula, products: Products) -> dict[frozen
     _require_shown(sums, formula, products, groups, list(found.values()))
     if sums.missing(keys, sets, nullable, products.nullable) is None:
         raise _few_missing(sums, formula, products)
-    return found
+    return found, people
 
 
 def _require_released(products: Products) -> None:

@@ -22,8 +22,7 @@ from flint import arb
 from cleave.aggregates.balls import Number, half_unit, precision, rational
 from cleave.ask.options import question_options
 from cleave.ask.question import Options
-from cleave.sql.aligned import aligned
-from cleave.table.duck import identifier, literal
+from cleave.table.duck import identifier
 from cleave.table.privacy import CONTRIBUTOR
 from cleave_shared import limits
 from cleave_shared.errors import NotComputable, QueryRefused, SumOverflows, Undecided
@@ -150,6 +149,12 @@ class ModelSums:
         """What the threshold counts: "people" or "rows"."""
         return next((each.usage.counted for each in self.answers if each.usage.counted), self.schema.privacy.counted)
 
+    @property
+    def other_people(self) -> str:
+        """The people, or rows, that a model's numbers are compared with, in words."""
+        asked = self._session.asked_by(self.table)
+        return f"{self.people} of all parties but any one" if asked and CONTRIBUTOR in asked.by else self.people
+
     def is_key(self, column: str) -> bool:
         """True if groups of this column's values cost no more than a sum: over a file, and for columns that the totals
         of a stored table are grouped by.
@@ -203,12 +208,31 @@ class ModelSums:
         nothing of them. Raises QueryRefused over a noisy release and for a figure without a bound, and every error
         of a query.
         """
+        return self.ask_and_count(keys, sets, figures, where, unseen=unseen)[0]
+
+    def ask_and_count(
+        self,
+        keys: Sequence[str],
+        sets: Sequence[Sequence[int]],
+        figures: Sequence[str],
+        where: str = "",
+        *,
+        unseen: bool = False,
+    ) -> tuple[list[KeyedGroup], int | None]:
+        """Ask as `ask` does, and return also how many people, or rows, have a value in all figures (rule P2).
+
+        Each party of a table with contributors knows its own rows: then those of all parties but any one count. None
+        if no threshold is in force.
+        """
         groups: dict[tuple[int, tuple[Any, ...]], list[Total]] = {}
         rows: dict[tuple[int, tuple[Any, ...]], int] = {}
+        people: list[int] = []
         counted = len(keys) + 1 if keys else 0  # the column of COUNT(*)
         for part in self._parts(keys, figures):
-            answered = self._answer(self._statement(keys, sets, part, where), unseen=unseen)
-            found = {}
+            answer = self._answer(self._statement(keys, sets, part, where), unseen=unseen)
+            answered, found = answer.result, {}
+            if answer.people is not None:
+                people.append(answer.people)
             for place, row in enumerate(answered.rows):
                 key = _key(row, len(keys), sets)
                 found[key] = [_total(answered, place, counted + 1 + number) for number in range(len(part))]
@@ -217,11 +241,12 @@ class ModelSums:
                 raise QueryRefused("two statements of one model show different groups", hint="try again")
             for key, totals in found.items():
                 groups.setdefault(key, []).extend(totals)
-        return [KeyedGroup(*key, rows[key], tuple(totals)) for key, totals in groups.items()]
+        keyed = [KeyedGroup(*key, rows[key], tuple(totals)) for key, totals in groups.items()]
+        return keyed, min(people, default=None)
 
     def count(self, figure: str) -> int | None:
         """Return a whole number of the whole table, such as COUNT(DISTINCT patient); None if it is hidden."""
-        answered = self._answer(f"SELECT {figure} FROM {identifier(self.table)}")
+        answered = self._answer(f"SELECT {figure} FROM {identifier(self.table)}").result
         value = answered.rows[0][0] if answered.rows else None
         return None if value is None else int(value)
 
@@ -248,48 +273,6 @@ class ModelSums:
         few = self.left_out > before or any(total.hidden for group in groups for total in group.totals)
         return None if few else groups
 
-    def people_of(self, nullable: Collection[str], rows: int) -> int | None:
-        """Return how many people the rows are about in which the columns `nullable` have a value, or `rows`, their
-        number, if people cannot be counted. None if no threshold is in force.
-
-        Each party of a table with contributors knows its own rows: then the fewest that all but one are about.
-        """
-        if not self.min_group and not self.released:
-            return None
-        entity = self.schema.privacy.entity
-        person = identifier(entity[0]) if len(entity) == 1 else f"({', '.join(map(identifier, entity))})"
-        others = self._others(sorted(nullable), person if entity else "")
-        if others is not None:
-            return others
-        if not entity:
-            return rows
-        try:
-            return self.count(f"COUNT(DISTINCT {aligned(person, sorted(nullable))})") or 0
-        except QueryRefused:  # totals cannot count people
-            return rows
-
-    def _others(self, nullable: Sequence[str], person: str) -> int | None:
-        """The fewest people, or rows if `person` is "", of all parties but one. None if one party has all such rows."""
-        asked = self._session.asked_by(self.table)
-        if asked is None or CONTRIBUTOR not in asked.by:
-            return None
-        party = identifier(CONTRIBUTOR)
-        counted = min(nullable, key=lambda each: each in asked.by, default="")  # totals count a number under filters
-        present = [f"COUNT({aligned(identifier(counted), nullable)})"] if counted else []
-        groups = self.ask([party], [(0,)], present, unseen=True)
-        rows = {each.keys[0]: _whole(each.totals[0]) if counted else each.rows for each in groups}
-        rows = {each: number for each, number in rows.items() if number}
-        if len(rows) < 2:
-            return None
-        if not person:
-            return sum(rows.values()) - max(rows.values())
-        figures = [
-            f"COUNT(DISTINCT CASE WHEN {party} <> {literal(each)} THEN {aligned(person, nullable)} END)"
-            for each in rows
-        ]
-        (group,) = self.ask([], [()], figures, unseen=True)
-        return min(map(_whole, group.totals))
-
     def _parts(self, keys: Sequence[str], figures: Sequence[str]) -> Iterator[list[str]]:
         left = limits.MAX_SQL_CHARS - _ROOM - 8 * sum(len(key) + 4 for key in keys)
         part: list[str] = []
@@ -310,7 +293,7 @@ class ModelSums:
         grouped = f" GROUP BY GROUPING SETS ({listed})" if keys else ""
         return f"SELECT {selected} FROM {identifier(self.table)}{clause}{grouped}"
 
-    def _answer(self, sql: str, *, unseen: bool = False) -> ResultTable:
+    def _answer(self, sql: str, *, unseen: bool = False) -> Answer:
         started = time.perf_counter()
         asking = self._asking
         if self.released and not self.answers:
@@ -319,7 +302,9 @@ class ModelSums:
         planned = self._session.plan(sql, options, cloud_only=asking["cloud_only"])
         try:
             self.seen.append(self._session.describe(planned))
-            answer = self._session.ask(planned, asking["timeout"], strict=asking["strict"], spent=self._spent)
+            answer = self._session.ask(
+                planned, asking["timeout"], strict=asking["strict"], spent=self._spent, sized=True
+            )
         except (NotComputable, SumOverflows) as error:  # a formula has no casts
             if error.code not in ("out_of_range", "overflow"):
                 raise
@@ -332,7 +317,7 @@ class ModelSums:
         self.seconds += time.perf_counter() - started
         if not answer.result.is_decided:
             raise Undecided("; ".join(answer.result.warnings), hint="a model needs sums that the error bounds decide")
-        return answer.result
+        return answer
 
     def require_exact(self) -> None:
         """Raises QueryRefused over a noisy release."""

@@ -59,7 +59,7 @@ def new_parts(tables: Tables, opened: Opened, schema: Schema, least: int, *, all
     with closing(Unpublished(tables, opened, wanted, segments, ignores_marks=all_rows)) as rows:
         squared = [not each.derived for each in measures]
         dominated = rows.dominated(privacy.dominance) if privacy.dominance is not None else {}
-        rules = parts_of(rows.classes, rows, wanted.bits, squared, dominated, least)
+        rules = parts_of(rows.classes, rows.crowd(), wanted.bits, squared, dominated, least)
         by_cell = rows.by_cell()
         parts = tuple(
             NewPart(rows.cells.keys[cell], cell, by_cell[cell], rule, rows.sums_of(cell, by_cell[cell], rule.shown))

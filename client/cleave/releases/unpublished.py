@@ -1,19 +1,21 @@
-"""Rows of a table that no release has published: their sums by cell, and the number of people in each class of rows.
+"""Rows of a table that no release has published: their sums by cell, and whose they are in each class of rows.
 
 Every segment that has such rows is read whole, once. Sums and counts come from the rows, never from encrypted totals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleave.disclosure.joining import Class, Shown, Size
+from cleave.disclosure.crowds import Crowd
+from cleave.disclosure.joining import Class, Shown
 from cleave.releases.ledger import WITHHELD, MeasureTotals
+from cleave.sql.tally import NOBODY
 from cleave.store import measures as of_measures
 from cleave.store.cells import Cells
 from cleave.store.contributors import contributor_in
@@ -31,7 +33,8 @@ from cleave_shared.errors import CheckFailed, InputError
 MOST_BITS = 126  # measures that may be NULL: each has a bit of a pattern, which is a HUGEINT
 _CELL, _ROW, _MARK = identifier(NUMBER), '"number of the row"', identifier(MARK)
 _PATTERN, _PERSON = '"pattern of NULLs"', '"one of the people"'
-_PEOPLE, _SHARES = "people", "shares"
+_SHARES = "shares"
+_ENTRY = (np.int64, np.int64, np.bool_, np.uint64, np.int64)  # class, party, whether rows name a person, its hash, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class UnpublishedColumns:
 class Unpublished:
     """Counts and sums of unpublished rows. Close it after use.
 
-    `classes`: class -> party -> rows. `sums`: for each (measure, part) the totals of all cells, shape (cells,).
+    `classes`: class -> its number, in this order. `sums`: for each (measure, part) the totals of all cells, shape
+    (cells,).
     """
 
     def __init__(
@@ -91,10 +95,11 @@ class Unpublished:
             raise InputError(f"a release has at most {MOST_BITS} columns that may be NULL")
         self.wanted = wanted
         self.cells: Cells = tables.cells(opened)
-        self.classes: dict[Class, dict[int, int]] = {}
+        self.classes: dict[Class, int] = {}
         self.columns = [(each.measure, each.part) for each in of_measures.columns_of(wanted.measures)]
         self.sums: list[NDArray[np.object_]] = [np.zeros(len(self.cells), object) for _ in self.columns]
         self.read: list[ReadSegment] = []
+        self._entries: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, type_) for type_ in _ENTRY)]
         self._parties: list[str] = list(dict.fromkeys(contributor_in(each) for each in manifest.segments))
         self._schema: Schema = load_stored_schema(manifest)
         self._ignores_marks = ignores_marks
@@ -117,9 +122,6 @@ class Unpublished:
 
     def _create(self) -> None:
         pairs = ", ".join(f"d{place} {type_}" for place, (_, _, type_) in enumerate(self._shares))
-        self._gathered.connection.execute(
-            f"CREATE TABLE {_PEOPLE} (cell INTEGER, pattern HUGEINT, party INTEGER, person UBIGINT)"
-        )
         if pairs:
             self._gathered.connection.execute(f"CREATE TABLE {_SHARES} (cell INTEGER, person UBIGINT, {pairs})")
 
@@ -187,15 +189,18 @@ class Unpublished:
         run, party = table.connection.execute, self._parties.index(contributor_in(segment))
         home = f"{self._gathered.home}.main"
         every = "SELECT {} FROM unpublished"
-        classes = run(f"{every.format(f'{_CELL}, {_PATTERN}, count(*)')} GROUP BY ALL").fetchall()
-        for cell, pattern, rows in classes:
-            of = self.classes.setdefault((int(cell), int(pattern)), {})
-            of[party] = of.get(party, 0) + int(rows)
+        run(f"CREATE TABLE counted AS {every.format(f'{_CELL}, {_PATTERN}, {_PERSON}, count(*) AS rows')} GROUP BY ALL")
+        run(f"CREATE TABLE classes AS SELECT DISTINCT {_CELL}, {_PATTERN} FROM counted")
+        classes = run("FROM classes ORDER BY rowid").fetchall()
         if not classes:
             return
-        if self.wanted.entity:
-            distinct = every.format(f"DISTINCT {_CELL}, {_PATTERN}, {party}, {_PERSON}")
-            run(f"INSERT INTO {home}.{_PEOPLE} {distinct} WHERE {_PERSON} IS NOT NULL")
+        known = [self.classes.setdefault((int(one), int(two)), len(self.classes)) for one, two in classes]
+        found = run(
+            f"SELECT classes.rowid AS class, {_PERSON} IS NOT NULL AS named, coalesce({_PERSON}, 0::UBIGINT) AS hash, "
+            f"rows FROM counted JOIN classes USING ({_CELL}, {_PATTERN})"
+        ).fetchnumpy()
+        of_class = np.array(known, np.int64)[found["class"]]
+        self._entries.append((of_class, np.full_like(of_class, party), found["named"], found["hash"], found["rows"]))
         if self._shares:
             sums = ", ".join(
                 f"coalesce(sum({value}) FILTER (WHERE ({self.wanted.measures[number].sql}) IS NOT NULL), 0)"
@@ -211,45 +216,13 @@ class Unpublished:
 
     # sizes
 
-    def of(self, labels: Mapping[Class, int]) -> dict[int, Size]:
-        """See `cleave.disclosure.joining.Sizes`."""
-        rows: dict[int, dict[int, int]] = {label: {} for label in labels.values()}
-        for each, label in labels.items():
-            for party, count in self.classes[each].items():
-                rows[label][party] = rows[label].get(party, 0) + count
+    def crowd(self) -> Crowd:
+        """The people, or rows, by number of the class."""
+        classes, parties, named, hashes, rows = map(np.concatenate, zip(*self._entries, strict=True))
         if not self.wanted.entity:
-            totals = {label: sum(by_party.values()) for label, by_party in rows.items()}
-            less = {
-                (label, party): totals[label] - count
-                for label, by_party in rows.items()
-                for party, count in by_party.items()
-            }
-        else:
-            totals, less = self._people(labels)
-        sizes = {}
-        for label, by_party in rows.items():
-            others = {party: less.get((label, party), 0) if len(by_party) > 1 else None for party in by_party}
-            sizes[label] = Size(totals.get(label, 0), others)
-        return sizes
-
-    def _people(self, labels: Mapping[Class, int]) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
-        """People by label, and by (label, party) the people of whom other parties have rows."""
-        run = self._gathered.connection.execute
-        lists = [[cell for cell, _ in labels], [pattern for _, pattern in labels], list(labels.values())]
-        run(
-            "CREATE OR REPLACE TABLE labels AS SELECT unnest($1::INTEGER[]) AS cell, unnest($2::HUGEINT[]) AS pattern, "
-            "unnest($3::INTEGER[]) AS label",
-            lists,
-        )
-        count = (
-            f"SELECT label, count(DISTINCT person) FROM {_PEOPLE} JOIN labels USING (cell, pattern) {{}} GROUP BY label"
-        )
-        totals = {int(label): int(people) for label, people in run(count.format("")).fetchall()}
-        less: dict[tuple[int, int], int] = {}
-        for party in range(len(self._parties)) if len(self._parties) > 1 else ():
-            counts = run(count.format(f"WHERE party <> {party}")).fetchall()
-            less |= {(int(label), party): int(each) for label, each in counts}
-        return totals, less
+            return Crowd(classes, parties, None, rows)
+        people = np.unique(hashes, return_inverse=True)[1]
+        return Crowd(classes, parties, np.where(named, people, NOBODY), rows)
 
     def dominated(self, share: Any) -> dict[int, set[int]]:
         """By measure, the cells in which one person has more than `share` of the sum of a column that it reads.
@@ -271,10 +244,11 @@ class Unpublished:
 
     def by_cell(self) -> dict[int, int]:
         """Number of rows of each cell that has unpublished rows."""
-        rows: dict[int, int] = {}
-        for (cell, _), by_party in self.classes.items():
-            rows[cell] = rows.get(cell, 0) + sum(by_party.values())
-        return rows
+        cells = np.array([cell for cell, _ in self.classes], np.int64)
+        counts = np.zeros(len(self.cells), np.int64)
+        for of_class, _, _, _, rows in self._entries:
+            np.add.at(counts, cells[of_class], rows)
+        return {cell: int(counts[cell]) for cell in np.flatnonzero(counts).tolist()}
 
     def sums_of(self, cell: int, rows: int, shown: Sequence[Shown]) -> tuple[MeasureTotals, ...]:
         """The totals of each measure in a cell of `rows` rows, except those that `shown` withholds."""

@@ -33,6 +33,11 @@ class Tally:
     people: NDArray[np.int64] | None
     rows: NDArray[np.int64]
 
+    @property
+    def counted(self) -> str:
+        """What is counted: "people" or "rows"."""
+        return "rows" if self.people is None else "people"
+
     def __getitem__(self, chosen: NDArray[np.bool_]) -> Tally:
         people = None if self.people is None else self.people[chosen]
         return Tally(self.groups[chosen], self.patterns[chosen], self.parties[chosen], people, self.rows[chosen])
