@@ -11,15 +11,15 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.maintain.rotate import move_table as rotate
-from cleave.releases import noisy as of_noise
 from cleave.releases.exact import ExactChoices, ExactDraft
-from cleave.releases.kind import require
+from cleave.releases.kind import ReleaseDraft, require
 from cleave.releases.noisy import NoisyDraft
 from cleave.releases.page import page_of
 from cleave.releases.releases import KINDS, drafted
 from cleave.store import put as putting
 from cleave.store.dropping import drop
 from cleave.store.manifest import Manifest, NoisyRelease
+from cleave.store.schemas import load_stored_schema
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -74,12 +74,11 @@ def restored(_: NoisyReleases, broken: Break) -> None:
 
 
 def no_one(_: NoisyReleases, broken: Break) -> None:
-    real = of_noise.load_stored_schema
-    broken.setattr(of_noise, "load_stored_schema", lambda manifest: real(manifest).about(()))
+    broken.setattr("cleave.releases.noisy.load_stored_schema", lambda manifest: load_stored_schema(manifest).about(()))
 
 
 def long(_: NoisyReleases, broken: Break) -> None:
-    broken.setattr(of_noise, "MOST_TABLE_ROWS", 100)
+    broken.setattr("cleave.releases.noisy.MOST_TABLE_ROWS", 100)
 
 
 EXACT, NEW = ExactChoices(), ExactChoices(new_lineage=True)
@@ -97,7 +96,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("noisy", "spends again"): (changed, {}),
     ("noisy", "loses"): (drawn, {"clamps": {}}),
 }
-DRAFTS = {"exact": ExactDraft, "noisy": NoisyDraft}
+DRAFTS: dict[str, type[ReleaseDraft]] = {"exact": ExactDraft, "noisy": NoisyDraft}
 
 
 def test_all_reasons_are_tried_and_documented() -> None:
