@@ -65,7 +65,7 @@ def release(task: Task, name: str, **options: Unpack[Releasing]) -> ReleaseFacts
         if page is not None:
             write_atomically(page, shown, error=InputError)
         return shown
-    if approved is not None and not draft.is_retry and not is_page_of(draft, approved):
+    if approved is not None and not draft.is_done and not is_page_of(draft, approved):
         raise InputError(
             "the table, or what would be released of it, changed since the page was written",
             hint="write it again with --dry-run, and have it signed",

@@ -316,7 +316,8 @@ class ExactDraft(ReleaseDraft):
         yield "## Waiting"
         yield ""
         rows = sum(waiting.values())
-        yield f"{counted(rows, 'row')} in {counted(len(waiting), 'cell')}: too few {people} so far."
+        besides = ", or too few besides one party's own" if self.opened.manifest.contributors else ""
+        yield f"{counted(rows, 'row')} in {counted(len(waiting), 'cell')}: too few {people} so far{besides}."
         yield ""
         yield "## What the analysts will see"
         yield ""

@@ -200,12 +200,7 @@ class ReleaseDraft(ABC):
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """True if the newest release is this one already."""
-
-    @property
-    def is_retry(self) -> bool:
-        """True if an earlier command committed it, which may have been stopped: no page is asked for again."""
-        return False
+        """True if the newest release is this one already. The command that made it may have been stopped."""
 
     def prepared(self, confirmed: tuple[str, ...]) -> Self:
         """This draft with all that its page says. May read rows."""

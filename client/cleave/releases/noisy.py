@@ -209,10 +209,6 @@ class NoisyDraft(ReleaseDraft):
         return self.repeats and not self.plan.choices.again
 
     @property
-    def is_retry(self) -> bool:
-        return self.is_done
-
-    @property
     def spent(self) -> int:
         """Epsilon of earlier releases, in millionths."""
         return self.tables.spent(self.opened)
