@@ -193,6 +193,7 @@ def test_every_statistic_of_two_columns_comes_from_totals(world: World) -> None:
         require_exact(world, by, world.ask, [*permutations(NUMBERS, 2), ("bill", "bill"), ("age", "age")])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("appended", [False, True])
 def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     world.write(world.make(ROWS.format(20), SCHEMA), "ward")
@@ -208,6 +209,7 @@ def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     assert [each.source for each in sources.outputs] == ["encrypted"] * 3  # the bill alone has them
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("figure", "helps"),
     [
@@ -229,6 +231,7 @@ def test_a_refusal_names_the_command_where_it_helps(world: World, key_file: Path
     assert str(caught.value).endswith("; `cleave derive --products` keeps them") is helps
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["age * stay", "stay * age", "CASE WHEN bill IS NOT NULL THEN stay * age END"])
 def test_a_refusal_names_the_product_that_is_kept(world: World, key_file: Path, product: str) -> None:
     """DuckDB's own type of a product may be too small, so totals are those of a wider one."""
@@ -367,6 +370,7 @@ def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
     require_exact(world, ("ward",), world.ask, [("age", "cost")])
 
 
+@pytest.mark.slow  # quick: test_scan_more.py, of squares and derived columns
 def test_scans_have_them_too(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "sex", products=("bill", "age"), scan=True)
 
@@ -390,6 +394,7 @@ def test_a_filter_over_by_columns(world: World) -> None:
     assert [each.source for each in other.outputs] == ["local"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -428,6 +433,7 @@ def test_many_columns_that_may_be_null_have_products() -> None:
     assert len(arguments) == len({each.sql for each in arguments}) == 40
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("other", "roundings"), [("DOUBLE", 1), ("FLOAT", 1), ("DECIMAL(9,2)", 3), ("BIGINT", 3)])
 def test_the_bound_includes_the_rounding_of_each_product(other: str, roundings: int) -> None:
     def measure(sql: str, type_: str, upper: int, decimals: int | None = None) -> Measure:
@@ -496,6 +502,7 @@ y = { type = "DOUBLE", kind = "encrypted", lower = -1e308, upper = 1e308 }
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::cleave.UndecidedWarning")
 @pytest.mark.parametrize("size", [1.0, 1e150, 1e308])
 @pytest.mark.parametrize("is_stored", [False, True])

@@ -41,7 +41,7 @@ def released(world: Releases) -> None:
 world = copied_for_each(released, Releases)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "figure",
     [
@@ -73,6 +73,7 @@ def test_a_figure_that_needs_a_withheld_total_is_hidden(world: Releases, figure:
     assert "bill is known over 1 of 2 parts" in answer.trust
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "figure",
     ["SUM(age)", "COUNT(*)", "COUNT(ward)", "AVG(age)", "SUM(bill) FILTER (WHERE ward = 'A')", "COUNT(*) + SUM(age)"],

@@ -91,6 +91,7 @@ def test_an_append_is_made_though_a_delete_swept_what_it_wrote(world: World) -> 
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("swept", ["draft", "manifest"])
 def test_what_a_delete_sweeps_before_it_is_read_back_is_written_again(
     world: World, swept: str, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +142,7 @@ def test_an_append_is_done_though_the_table_moved_after_it(world: World) -> None
     assert world.newest("asks").open("trial").manifest.rows == 12
 
 
+@pytest.mark.slow  # quick: the test above
 def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others record something whenever it looks for changes by others."""
     world.begin(some("first", 0, 6))
@@ -163,6 +165,7 @@ def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatc
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
 
 
+@pytest.mark.slow  # quick: an append beside a delete, above
 def test_an_append_is_done_though_its_merge_reads_what_others_replaced(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
