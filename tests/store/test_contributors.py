@@ -311,6 +311,7 @@ def test_a_file_of_which_a_row_is_not_read_is_refused(
     assert world.collect() == []
 
 
+@pytest.mark.slow  # quick: the next test
 def test_small_groups_are_left_out_by_default(world: World) -> None:
     """A has two rows of the owner, whom north knows, beside north's."""
     world.contribute("north", NORTH * 6)

@@ -289,6 +289,7 @@ def test_names_say_over_which_rows(world: World) -> None:
     assert names(world)[-2:] == ["mine", "age*score"]  # the score is cast to a DOUBLE before
 
 
+@pytest.mark.slow  # quick: tests/functional/test_fit_stored.py asks without rows
 def test_all_that_models_ask_is_kept(world: World) -> None:
     """By the one spelling of products and of aligned expressions."""
     world.write(world.make(ROWS.format(40), SCHEMA), "ward")

@@ -259,6 +259,7 @@ def test_a_remote_answer_that_fails_a_check_is_refused(
     assert key_file.read_bytes() == before
 
 
+@pytest.mark.slow  # quick: the tests above say who is asked
 def test_one_segment_asks_nobody_for_totals(
     key: OwnerKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

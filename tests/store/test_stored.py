@@ -51,6 +51,7 @@ def test_segments_are_cut(world: World) -> None:
     check(answer.rows, answer.bounds, truth(check_one))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scan", [False, True])
 def test_rows_come_back(world: World, scan: bool) -> None:
     world.put("ward", scan=scan, segment_rows=250)

@@ -146,6 +146,7 @@ def test_a_snapshot_of_one_table(given: dict[str, Any]) -> None:
             connection.execute("SELECT COUNT(*) FROM t JOIN other ON t.s = other.s")
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_snapshot_in_the_shell(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     with opened(Folder(given["store"]), given) as session:
         shell = Shell(session, complete(Asking, {}), lambda work: work())

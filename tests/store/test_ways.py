@@ -181,6 +181,7 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         assert session.ask(only_services).result.rows[0][0] == 22
 
 
+@pytest.mark.slow  # quick: test_warm.py, of the list of cells
 def test_rows_are_counted_by_the_list_of_cells_unless_it_is_longer(
     world: World, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
