@@ -83,7 +83,7 @@ def test_rows_that_stay_keep_their_bits(world: World) -> None:
         assert bits(world, column) == bits_of(*values[:4], 2.5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

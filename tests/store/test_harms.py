@@ -64,7 +64,7 @@ def chosen(names: Sequence[str], rng: random.Random) -> list[tuple[str, str]]:
     return [(rng.choice(sorted(names)), rng.choice(KINDS))]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @EVERY_CHANGE
 def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_file: Path, change: Change) -> None:
     """The change was stopped before, so its draft is among the objects."""
@@ -87,7 +87,7 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_fil
         shutil.rmtree(place.root)
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @EVERY_CHANGE
 def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change) -> None:
     """`verify` names each object of the table that is harmed."""

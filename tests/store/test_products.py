@@ -254,6 +254,7 @@ def test_put_keeps_them_from_the_start_and_what_is_added_later_has_them(world: W
     require_exact(world, ("sex",), world.ask, list(permutations(("age", "bill", "weight"), 2)))
 
 
+@pytest.mark.slow  # quick: refusals name what is kept, above
 def test_a_derived_column_is_not_kept_again_as_a_product(world: World) -> None:
     schema = f'{SCHEMA}\n[derived.both]\nsql = "age * bill"\n'
     world.write(world.make(ROWS.format(10), schema), products=("age", "bill"))
@@ -271,6 +272,7 @@ def test_bounds_are_not_widened_beyond_products(world: World) -> None:
     assert world.tables.open("trial").manifest == before
 
 
+@pytest.mark.slow  # quick: the first tests have products of columns that may be null
 def test_names_say_over_which_rows(world: World) -> None:
     world.write(world.make(ROWS.format(10), SCHEMA))
     derive_products(world, "bill", "age")
@@ -382,6 +384,7 @@ def test_scans_have_them_too(world: World) -> None:
     require_exact(world, ("ward",), ask, [("age", "bill"), ("bill", "age")])
 
 
+@pytest.mark.slow  # quick: the first test groups by them
 def test_a_filter_over_by_columns(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "ward", "sex")
     derive_products(world, "age", "bill")
@@ -419,6 +422,7 @@ def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
         products_of(read_schema(tomllib.loads(SCHEMA + huge + derived), "t"), columns)
 
 
+@pytest.mark.slow  # quick: the first test, of three such columns
 def test_many_columns_that_may_be_null_have_products() -> None:
     """The texts of 40 expressions over 40 such columns are longer than a statement may be."""
     import tomllib  # noqa: PLC0415

@@ -105,6 +105,7 @@ def test_decisions_on_a_withheld_total_are_marked(world: Releases) -> None:
     assert all("ORDER BY" in each for each in ordered.doubts)
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_column_that_was_derived_later_is_known_in_later_parts(tmp_path: Path, key_file: Path) -> None:
     world, more = Releases(tmp_path / "world", key_file), rows([("C", "f")] * 9, 30)
     world.put(A)

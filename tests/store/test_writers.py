@@ -44,6 +44,7 @@ def world(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Wo
     return World(tmp_path / "world", key_file)
 
 
+@pytest.mark.slow  # quick: the tests below, and test_faults.py of two writers
 @pytest.mark.parametrize(("times", "least"), [(2, 20), pytest.param(5, 60, marks=pytest.mark.slow)])
 def test_appends_by_five_writers_at_once_conflict_with_nothing(world: World, times: int, least: int) -> None:
     """`times` by each, beside compactions, a deleter and questions. `least`: rows then."""
