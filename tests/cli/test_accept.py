@@ -143,6 +143,7 @@ def test_a_dropped_table_stays_refused_until_it_is_accepted(machines: Restoring)
     assert machines.log("first")[-1]["details"] == {"reason": "dropped", "lost_records": 0}
 
 
+@pytest.mark.slow  # quick: the test above
 def test_another_table_under_the_name_is_accepted(machines: Restoring) -> None:
     machines.run("second", "show", "t")
     machines.run("first", "drop", "t", "--yes")
@@ -222,6 +223,7 @@ def test_a_replica_whose_heads_arrive_first_says_what_is_missing(machines: Resto
     assert "6" in machines.cli.run(*words).stdout
 
 
+@pytest.mark.slow  # quick: the first test
 def test_two_places_are_restored_together(cli: Cli, machines: Restoring, tmp_path: Path) -> None:
     """A plain place of another night lacks objects that the head names."""
     places = [machines.root / name for name in ("sensitive", "plain")]

@@ -82,6 +82,7 @@ def test_an_analyst_accepts_what_its_owner_stored_again(parties: Parties) -> Non
     assert carol.run("query", "stays", SQL, *mine).exit_code == 0
 
 
+@pytest.mark.slow  # quick: tests/store/test_published.py, of what ends them
 @pytest.mark.filterwarnings("ignore:.*for the first time")
 def test_an_owner_is_told_what_ends_the_releases(tmp_path: Path, key_file: Path) -> None:
     store = {"store": tmp_path / "s", "key": key_file}

@@ -257,6 +257,7 @@ def test_a_gateway_refuses_a_table_of_a_higher_format(world: World) -> None:
     assert f"table 't' cannot be read now: {world.root / 'store'}: a table {UNREADABLE} ({UPGRADE})" in said
 
 
+@pytest.mark.slow  # quick: a gateway refuses tables, above; a reader reads one
 def test_a_gateway_reads_a_table_whose_lowest_writer_is_later(world: World) -> None:
     """And warns that it cannot write its log."""
     answers, said = told_by_gateway(world, lambda: sign_table(world, **LATER))
@@ -264,6 +265,7 @@ def test_a_gateway_reads_a_table_whose_lowest_writer_is_later(world: World) -> N
     assert UNWRITABLE in said
 
 
+@pytest.mark.slow  # quick: every command refuses such a file
 def test_a_gateway_does_not_start_with_a_key_file_of_a_higher_format(world: World) -> None:
     write_user(world.root / "users.toml", "owner", PASSWORD.encode(), tables=None, min_group=0, rows=True, token=False)
     higher(world.root / "key.json")

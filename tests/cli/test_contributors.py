@@ -211,6 +211,7 @@ def test_rows_go_with_their_contributor(parties: Parties) -> None:
     parties.run("west", f"cleave drop stays --yes {WEST}")
 
 
+@pytest.mark.slow  # quick: tests/store/test_rotate.py
 def test_a_rotation_keeps_contributors(parties: Parties) -> None:
     parties.play()
     parties.run("west", "cleave key new --key new.json --no-passphrase")

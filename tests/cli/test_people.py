@@ -190,6 +190,7 @@ def test_a_join_of_stored_tables_and_files_counts_people(stays: Path, tmp_path: 
         cleave.query(None, "SELECT SUM(floor) FROM stays JOIN wards USING (ward)", min_group=3, **store)
 
 
+@pytest.mark.slow  # quick: the first test
 def test_python_proposes_and_settles_an_entity(stays: Path) -> None:
     frame = pd.read_csv(stays)
     for data in (stays, frame):

@@ -128,6 +128,7 @@ def test_the_owner_lists_readers_and_revokes_them(parties: Parties) -> None:
     assert "no longer open to this reader" in parties.at("carol").fails(7, "query", "stays", SQL, *READER)
 
 
+@pytest.mark.slow  # quick: the test below
 def test_a_stopped_revoke_deletes_what_the_readers_keys_open(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     west = parties.at("west")
     folder = Folder(Path("../store"))
@@ -214,6 +215,7 @@ def test_a_reader_joins_a_file(parties: Parties) -> None:
     assert "there is no table 'beds' for this reader" in message
 
 
+@pytest.mark.slow  # quick: tests/store/test_readers.py, of a table stored again
 def test_a_reader_accepts_what_its_owner_stored_again(parties: Parties) -> None:
     west = parties.at("west")
     assert west.run("drop", "stays", "--yes", *OWNER).exit_code == 0

@@ -50,6 +50,7 @@ def test_a_page_is_written_and_no_schema(cli: Cli, csv: Path) -> None:
     assert sorted(os.listdir(csv.parent)) == ["people.csv", "review.html"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["-", "-people.csv", "it's 1 $file.csv"])
 def test_the_command_of_a_page_can_be_run(
     cli: Cli, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -212,6 +212,7 @@ def test_a_hint_loses_no_row(cli: Cli, tmp_path: Path, before: str, inside: str,
         assert "3 columns, 12 rows" in cli.run("schema", path, "--check").stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("end", ["\r", "\n"])
 @pytest.mark.parametrize("header", ["'a{}b',c,d", "c,'a{}b',d", "c,'a{0}{0}b',d"])
 def test_a_header_in_apostrophes_is_not_advised_away(cli: Cli, tmp_path: Path, header: str, end: str) -> None:

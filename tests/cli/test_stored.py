@@ -212,6 +212,7 @@ def test_put_says_what_is_not_stored_and_which_columns_have_few_values(place: Pl
     assert "few values" not in chosen
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("error", "is_said"), [(KeyboardInterrupt(), True), (InputError("x"), False)])
 def test_what_is_stopped_says_where_and_how_to_go_on(error: BaseException, is_said: bool) -> None:
     said: list[str] = []
@@ -266,6 +267,7 @@ def test_products_are_kept_once_their_cost_is_said(place: Place) -> None:
     place.cli.fails(2, *place.words("derive", "trial"))
 
 
+@pytest.mark.slow  # quick: tests/store/test_derived.py
 def test_a_derived_column_is_used(place: Place) -> None:
     place.stored()
     question = "SELECT SUM(bill * age) FROM trial"
@@ -279,6 +281,7 @@ def test_a_derived_column_is_used(place: Place) -> None:
     assert before.splitlines()[-1].strip() in after
 
 
+@pytest.mark.slow  # quick: tests/functional/test_python_stored.py
 def test_rows_are_appended_and_replaced(place: Place) -> None:
     place.stored()
     place.put("--append")
@@ -405,6 +408,7 @@ def test_no_new_key_is_advised_where_tables_are_stored(place: Place, monkeypatch
     assert "`cleave reader new`, whose public half the owner has added" in place.cli.fails(5, *words)
 
 
+@pytest.mark.slow  # quick: test_accept.py
 def test_an_older_store_is_not_believed(place: Place) -> None:
     place.stored()
     shutil.copytree(place.root / "s", place.root / "old")
@@ -425,6 +429,7 @@ def test_a_table_in_a_bucket_is_put_asked_and_dropped(place: Place, s3_endpoint:
     assert "no tables" in place.run("ls")
 
 
+@pytest.mark.slow  # quick: tests/functional/test_python_stored.py
 def test_python_asks_a_stored_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.stored()
     monkeypatch.setenv("XDG_STATE_HOME", str(place.cli.environment["XDG_STATE_HOME"]))

@@ -107,6 +107,7 @@ def test_a_file_and_a_frame_have_one_answer(tmp_path: Path, cli: Cli) -> None:
     assert found.df()["at_risk"].sum() == sum(left for left, _, _ in counts(found).values())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("table", "time", "width", "ways"),
     [("wards", "days", 30, {"rows"}), ("months", "month", None, {"totals"}), ("cells", "month", None, {"totals"})],
@@ -123,6 +124,7 @@ def test_a_stored_table_gives_the_curve_of_its_rows(
     assert found.checks["stored"] == "passed"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("table", ["months", "cells"])
 def test_a_release_gives_the_curve_of_its_parts(stored: dict[str, Any], tmp_path: Path, table: str) -> None:
     """An analyst gets the curve of the released parts, by a count or by a column of events."""
@@ -148,6 +150,7 @@ def thresholds(found: Survival, least: int) -> None:
             assert step.censored == 0 or step.censored >= least
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seed", "least"), [(2, 3), (3, 5), (4, 8), (5, 12)])
 def test_no_step_under_a_threshold_is_of_few_people(seed: int, least: int) -> None:
     frame = trial(120, seed)
@@ -232,6 +235,7 @@ def test_missing_values_are_left_out_and_counted() -> None:
     assert "30 rows without a time, event or group left out." in found.notes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_that_a_curve_leaves_out_are_of_enough_people(seed: int) -> None:
     """A curve without groups less those of groups is of the rows without a group, and so is a mean less a mean."""
@@ -271,6 +275,7 @@ def wide(room: int = 64) -> str:
     return SCHEMA.replace('type = "BOOLEAN"\n', f'type = "BIGINT"\nlower = {-room}\nupper = {room}\n')
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("strange", [None, 2, -1])
 def test_events_with_wide_bounds_are_shown_to_be_0_and_1(tmp_path: Path, key_file: Path, strange: int | None) -> None:
     """By the totals of their squares. `strange`: one event of the cell of the first row."""

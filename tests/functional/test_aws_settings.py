@@ -123,6 +123,7 @@ def prepare(case: Case, server: Scripted, aws_home: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value.replace("URL", server.url))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_settings_are_those_of_boto3(
     name: str, aws_home: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch

@@ -122,7 +122,7 @@ VARCHAR: 'it''s'
 """
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("line", CONSTANTS.strip().splitlines())
 def test_a_constant_of_every_type(connection: cleave.Connection, oracle: duckdb.DuckDBPyConnection, line: str) -> None:
     """In SELECT and WHERE, where services answer and where this machine does, and as a parameter."""
@@ -292,6 +292,7 @@ def test_parameters_reach_the_question(connection: cleave.Connection, oracle: du
 SECRET = 735_146_820_193
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("sql", "value", "said"),
     [

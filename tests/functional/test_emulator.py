@@ -130,6 +130,7 @@ def test_a_handler_that_is_not_there_is_an_error() -> None:
         function.invoke({})
 
 
+@pytest.mark.slow  # quick: test_http.py, of lines on Lambda
 def test_one_log_line_a_request_with_its_id_and_nothing_of_its_body(plain: Function, events: dict[str, Event]) -> None:
     replies = [plain.invoke(events[name].event) for name in ("plain-operation", "plain-not-json")]
     lines = [json.loads(line) for line in plain.log()]  # of all that tests have asked

@@ -89,6 +89,7 @@ def check(sql: str, answer: Answer, oracle: duckdb.DuckDBPyConnection) -> None:
     assert not differences(answer.result, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -157,6 +158,7 @@ def test_what_no_sum_gives_is_refused_where_only_the_services_may_answer(
     assert hint in str(refused.value.hint)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [

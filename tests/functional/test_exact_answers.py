@@ -182,6 +182,7 @@ def wrong(value: Any, exact: bool | None, truth: Any) -> bool:
     return truth is NEVER or str(value) != str(truth)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["plain", "sealed"])
 def test_of_single_outputs_only_exact_values_are_called_exact(kind: str) -> None:
     found = answer(kind, f"SELECT {', '.join(CASES)} FROM rows_")
@@ -200,6 +201,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", WHOLE)
 def test_of_whole_statements_only_exact_values_are_called_exact(form: str) -> None:
     broken, exacts = {}, 0
@@ -245,6 +247,7 @@ def median_paths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", ["file", "stored", "reader"])
 @pytest.mark.parametrize("least", ["", ", least 3"])
 def test_an_interpolated_median_is_exact_on_no_path(median_paths: dict[str, Any], path: str, least: str) -> None:

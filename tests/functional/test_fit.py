@@ -143,6 +143,7 @@ def test_filip_has_all_certified_digits_and_float64_loses_them() -> None:
     assert not any(agrees(value, estimate) for value, (estimate, _) in zip(normal, FILIP, strict=True))
 
 
+@pytest.mark.slow  # quick: the next tests
 def test_powers_beyond_every_type_are_exact() -> None:
     model = cleave.fit(NIST / "filip.csv", "y ~ x + I(x**5)")
     x, y = filip()
@@ -352,7 +353,7 @@ CASES: dict[str, tuple[list[str], list[Callable[[Any], Any]]]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("formula", CASES)
 def test_small_tables_exactly(formula: str) -> None:
     names, columns = CASES[formula]
@@ -673,6 +674,7 @@ def test_a_ridge_beyond_doubles_is_refused(ridge: str) -> None:
     assert "between 1e-200 and 1e200" in refused("y ~ one", data=frame, schema=schema, ridge=ridge).message
 
 
+@pytest.mark.slow  # quick: a perfect fit has powers
 def test_small_powers_and_crossed_terms_are_computed() -> None:
     frame, schema = frame_of(y=[1, 5, 2, 8, 4, 7], one=[1, 2, 3, 4, 5, 7], two=[3, 1, 4, 1, 5, 9])
     crossed = cleave.fit(frame, "y ~ one * two", schema=schema).coefficients
@@ -749,6 +751,7 @@ def test_parameters_are_at_most_a_third_of_the_people() -> None:
     assert len(cleave.fit(frame, "y ~ a + b + c", schema=schema).names) == 4
 
 
+@pytest.mark.slow  # quick: the tests above and below
 def test_an_entity_of_two_columns_is_counted() -> None:
     generator = np.random.default_rng(2)
     frame = pd.DataFrame({name: generator.integers(0, 50, 18) for name in "yabc"})
@@ -760,6 +763,7 @@ def test_an_entity_of_two_columns_is_counted() -> None:
     assert "more than a third of the people" in refused("y ~ a + b + c", data=frame, **given).message
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entity", ["person", ["town", "person"]])
 @pytest.mark.parametrize("way", [{}, {"cloud_only": True}])
 def test_rows_with_a_null_in_the_entity_are_of_nobody(entity: Any, way: dict[str, bool]) -> None:

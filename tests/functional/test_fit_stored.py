@@ -46,6 +46,7 @@ def test_totals_with_products_answer_without_rows() -> None:
         assert (model.coefficients["age"].estimate.bound == 0) == is_exact
 
 
+@pytest.mark.slow  # quick: the test above
 def test_totals_of_columns_with_wide_bounds_are_used() -> None:
     """By its bounds a sum might overflow, and the one that is kept does not."""
     frame = pd.DataFrame({"y": [1, 5, 2, 8, 4, 7], "x": [1, 2, 3, 4, 5, 7], "g": [*"aabbab"]})
@@ -127,6 +128,7 @@ def test_a_release_of_few_people_has_no_squares(tmp_path: Path, monkeypatch: pyt
         cleave.fit("t", "y ~ g", **given)
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_release_has_no_squares_of_derived_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many people there are."""
     numbers = {"kind": "encrypted", "nullable": False, "lower": 0, "upper": 100}

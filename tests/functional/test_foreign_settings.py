@@ -87,6 +87,7 @@ def setup(
     return broken
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", [each for each in CASES if each["front"] in COMMANDS], ids=named)
 def test_a_command_names_the_setting(case: dict[str, Any], setup: Callable[[dict[str, Any]], list[object]]) -> None:
     options = setup(case)

@@ -74,6 +74,7 @@ def test_only_a_label_that_was_sent_has_to_come_back(key: SecretKey) -> None:
     assert truth.WRONG in truth.judged(message, answered)
 
 
+@pytest.mark.slow  # quick: the others
 def test_messages_are_the_same_each_time_and_differ_from_each_other(key: SecretKey) -> None:
     valid = truth.seeds(key)
     one, two = ([mutated(r, r.choice(valid)) for _ in range(50)] for r in (Random(1), Random(1)))

@@ -149,6 +149,7 @@ def test_an_error_quotes_no_value(session: Session, sql: str) -> None:
     assert session.ask(session.plan("SELECT DISTINCT 1 FROM t")).result.rows == [[1]]  # and the session goes on
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("sql", "exact"),
     [

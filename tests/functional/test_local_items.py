@@ -149,7 +149,7 @@ L, E, K, P = "local", "encrypted", "key", "plain"
         ("SELECT ANY_VALUE(PG_TYPEOF(bed)), SUM(age) FROM t", (L, E)),
     ],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_is_duckdbs_answer_item_by_item(table: Table, key: SecretKey, sql: str, sources: tuple[str, ...]) -> None:
     result, _ = answer(table, sql, key)
     assert tuple(output.source for output in result.result.columns) == sources

@@ -50,6 +50,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("items", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", BODIES)
 def test_a_strange_body_takes_forty_times_its_size_at_most(kind: str, items: int) -> None:

@@ -160,6 +160,7 @@ def refusal(source: Callable[[Made], Session], sql: str, options: Options, least
     return ""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.__name__)
 def test_the_plan_that_was_described_is_what_runs(
     source: Callable[[Made], Session], tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch

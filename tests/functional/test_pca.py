@@ -94,6 +94,7 @@ def check(found: Components, frame: pd.DataFrame, least: float = 1e-12) -> None:
         assert found.components[-1].cumulative == Certified(1.0, 0.0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize(("rows", "columns", "seed"), [(40, 2, 1), (60, 4, 2), (25, 7, 3)])
 def test_components_of_whole_numbers(rows: int, columns: int, seed: int, standardize: bool) -> None:

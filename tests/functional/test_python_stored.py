@@ -116,6 +116,7 @@ def test_what_cannot_be_put() -> None:
     assert not Path("s").exists()
 
 
+@pytest.mark.slow  # quick: tests/cli/test_contributors.py
 def test_contributors_put_rows_by_python(key_file: Path, tmp_path: Path) -> None:
     """What each party says in Python; keys and registrations are made as the commands make them."""
     kinds = {"ward": "plain", "age": "encrypted"}

@@ -181,6 +181,7 @@ def test_ctrl_c_ends_a_wait_for_a_service_at_once_and_ctrl_d_the_shell(start: Ca
         assert terminal.leave() == 0
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_ctrl_c_ends_a_question_that_duckdb_answers_here(terminal: Terminal) -> None:
     terminal.compute(
         "SELECT COUNT(*) FROM patients a, patients b, patients c, patients d WHERE a.age + b.age < c.age + d.age;"

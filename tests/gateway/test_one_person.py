@@ -146,7 +146,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
             session.close()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_one_person_changes_nothing(worker: Worker, sql: str) -> None:
     answers = []

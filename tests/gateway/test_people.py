@@ -61,6 +61,7 @@ def truth() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -93,6 +94,7 @@ def test_derived_columns_count_people(worker: Worker) -> None:
     assert reads == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "figure",
     [

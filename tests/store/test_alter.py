@@ -53,7 +53,7 @@ def world(tmp_path: Path, key: OwnerKey) -> World:
     return world
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["x", "y"])
 @pytest.mark.parametrize("kind", ["sealed", "encrypted", "plain"])
 def test_a_column_in_place_of_a_dropped_one_is_null(tmp_path: Path, key: OwnerKey, kind: str, name: str) -> None:

@@ -112,6 +112,7 @@ def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
+@pytest.mark.slow  # quick: `test_keys.py` appends rows twice
 def test_rows_without_a_batch_are_known_among_the_newest_changes(loads: Loads) -> None:
     first, second = loads.file("a.csv", SUNDAY), loads.file("b.csv", SUNDAY.replace("Cyd", "Dee"))
     assert "added the same rows" not in loads.put(first, "--append")
@@ -145,6 +146,7 @@ def test_a_file_that_changed_is_an_error_and_adds_nothing(loads: Loads) -> None:
     assert [name for name, _ in loads.rows()] == ["Ada", "Bob", "Cyd"]
 
 
+@pytest.mark.slow  # quick: a batch is added once
 def test_deleted_rows_do_not_come_back_with_the_next_load_but_replaced_tables_begin_again(loads: Loads) -> None:
     loads.file("daily/2026-11-22.csv", SUNDAY)
     loads.put(loads.root / "daily", "--append")

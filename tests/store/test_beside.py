@@ -338,6 +338,7 @@ def test_a_change_beside_another(command: Command, change: Command, tmp_path: Pa
         assert outcomes(command, change, 2, tmp_path, key_file) <= allowed(command, change)
 
 
+@pytest.mark.slow  # quick: test_writers.py, of appends
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", ["delete", "update"])
 def test_a_collection_is_made_though_segments_of_its_contributor_changed(

@@ -270,7 +270,7 @@ def quiet_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=[each.name for each in COMMANDS])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @COMMAND
 def test_a_command_beside_a_change(command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path) -> None:
     """Compact or, for every fourth command, some other change, at one read."""
@@ -300,7 +300,7 @@ def test_every_change_at_reads(
         shutil.rmtree(tmp_path / f"{change}-{at}")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @COMMAND
 def test_an_object_that_the_newest_version_names_is_damage(
     command: Command, key_file: Path, tmp_path: Path, quiet_folder: Path

@@ -83,7 +83,7 @@ def test_rows_that_stay_keep_their_bits(world: World) -> None:
         assert bits(world, column) == bits_of(*values[:4], 2.5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -100,6 +100,7 @@ def test_rows_of_other_bits_are_other_rows(world: World, first: Frame, second: F
     assert append(world, second) == 6
 
 
+@pytest.mark.slow  # quick: the test above
 def test_an_upsert_takes_the_sign_of_zero(world: World) -> None:
     put(world, frame(1.5, 2.5), key=["k"])
     for values in ((0.0, 2.5), (-0.0, 2.5), (0.0, 2.5)):

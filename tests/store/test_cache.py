@@ -193,6 +193,7 @@ def test_an_entry_that_is_harmed_is_as_good_as_none(world: Cached, harm: Callabl
     assert world.asked() == (first, 0)  # what was harmed was replaced
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", ["cleave", "cleave/objects"])
 def test_no_link_is_followed_on_the_way(world: Cached, place: str) -> None:
     first, read = world.asked()
@@ -221,6 +222,7 @@ def test_a_newer_version_evicts_what_it_does_not_name(world: Cached) -> None:
     assert left <= named
 
 
+@pytest.mark.slow  # quick: the test above, and test_pages.py
 def test_pages_that_stay_are_not_read_for_a_newer_version(world: Cached, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by who makes it nor by others; what it does not name is evicted. Of a deletion, one page is new."""
     monkeypatch.setattr("cleave.store.compacting.MOST_SMALL", 1000)
@@ -254,6 +256,7 @@ def test_pages_that_stay_are_not_read_for_a_newer_version(world: Cached, monkeyp
         assert tables.objects_read == 0, "all is in the cache"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cache", [True, False])
 def test_rows_of_a_version_that_is_gone(world: Cached, key_file: Path, cache: bool) -> None:
     """The table is replaced between a plan and its answer: it is answered over the newer version."""

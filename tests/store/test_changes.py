@@ -139,6 +139,7 @@ def test_what_is_left_is_what_duckdb_leaves(world: World, where: str) -> None:
         assert done.manifest.segments == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["plain", "sealed"])
 def test_an_update_says_that_the_plain_place_sees_its_segments(
     tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -254,6 +255,7 @@ def unquoted() -> list[str]:
     return [str(email) for (email,) in truth("SELECT DISTINCT email FROM trial WHERE email IS NOT NULL")]
 
 
+@pytest.mark.slow  # quick: test_kills.py repeats changes
 def test_the_same_update_is_made_once(world: World) -> None:
     values, where = {"bill": "bill * 1.5"}, "bill < 1000"
     unsplit = Unsplit()
@@ -270,6 +272,7 @@ def test_the_same_update_is_made_once(world: World) -> None:
     assert update(world.tables, "trial", values, where, Silent()).repeated, "only an append was made since"
 
 
+@pytest.mark.slow  # quick: test_products.py changes rows under products
 @pytest.mark.parametrize("by", [("insured", "ward"), ("ward",), ()])
 @pytest.mark.sampled(3)
 def test_derived_totals_and_scans_follow(tmp_path: Path, key: OwnerKey, by: tuple[str, ...]) -> None:
@@ -316,6 +319,7 @@ def test_a_record_is_signed_and_says_what_is_gone(
         exec(recipe)  # noqa: S102 - ours
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("where", ["ward = 'Surgery'", "ward = 'Surgery' OR true"])  # the second leaves no segment
 def test_a_delete_that_was_stopped_before_its_record_is_repeated_for_it(
     world: World, tmp_path: Path, where: str
@@ -414,6 +418,7 @@ def contributed(world: Parties) -> None:
     world.collect()
 
 
+@pytest.mark.slow  # quick: the test above
 def test_parts_of_contributors_are_not_mixed(tmp_path: Path, key_file: Path) -> None:
     world = kept(tmp_path / "world", key_file, contributed)
     world.contribute("north", SOUTH)

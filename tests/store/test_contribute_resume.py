@@ -138,6 +138,7 @@ def test_nobody_else_reads_a_draft(world: World) -> None:
     assert draft_of(world, "south") is None
 
 
+@pytest.mark.slow  # quick: test_faults.py, of two writers
 def test_of_two_by_one_identity_one_is_told(world: World) -> None:
     put(world, at=12)
     drafts = [contribution_drafts(world.stores(), world.folder_of("north"), world.identity("north")) for _ in range(2)]

@@ -116,6 +116,7 @@ def test_a_head_that_is_none(world: World, content: bytes) -> None:
     _with_head(world, content, lambda: refused(world))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -174,6 +175,7 @@ class Canaries(World):
     )
 
 
+@pytest.mark.slow  # quick: test_faults.py, of the owner's
 def test_nothing_a_contributor_puts_can_be_read(tmp_path: Path, key_file: Path) -> None:
     """By no other, by no store: no value, name, key of a cell or column; and nothing is at the plain place."""
     world = Canaries(tmp_path / "world", key_file)

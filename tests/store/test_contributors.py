@@ -82,6 +82,7 @@ def test_rows_of_contributors_are_asked_as_the_owners(joined: World) -> None:
         assert [list(row) for row in found] == every
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "rows"), [("north", NORTH), ("South", SOUTH), ("owner", OWN)])
 def test_one_contributors_rows_alone(joined: World, name: str, rows: str) -> None:
     tables, _ = joined.tables()
@@ -94,6 +95,7 @@ def test_one_contributors_rows_alone(joined: World, name: str, rows: str) -> Non
         }
 
 
+@pytest.mark.slow  # quick: `test_whose.py` says who is known
 def test_an_unknown_contributor_is_told(world: World) -> None:
     tables, _ = world.tables()
     with pytest.raises(InputError, match="no contributor 'east'") as told:
@@ -153,6 +155,7 @@ def test_what_is_taken_in_is_the_owners(world: World) -> None:
     assert head.version == 1
 
 
+@pytest.mark.slow  # quick: the owner puts anew, below
 def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> None:
     folder = world.contributions("north").folder
     one = len(list(world.sensitive().names(folder))) if world.contribute("north", NORTH) else 0
@@ -167,6 +170,7 @@ def test_a_put_leaves_what_waits_and_deletes_what_it_replaces(world: World) -> N
     assert world.ask(SUMS).result.rows == expected(world, OWN + NORTH + SOUTH, SUMS)
 
 
+@pytest.mark.slow  # quick: an older head is not taken, in test_contributor_faults.py
 def test_on_a_new_machine_an_older_store_is_not_accepted(world: World, tmp_path: Path) -> None:
     """The invitation has the version of what was put, whether it was taken in or not."""
     before = world.public()
@@ -186,6 +190,7 @@ def test_on_a_new_machine_an_older_store_is_not_accepted(world: World, tmp_path:
     assert world.contributions("north").head()[0] is not None
 
 
+@pytest.mark.slow  # quick: heads are refused in test_contributor_faults.py
 def test_a_contributor_whose_head_is_refused_stops_no_invitation(world: World) -> None:
     for name, rows in (("north", NORTH), ("south", SOUTH)):
         world.contribute(name, rows)
@@ -221,6 +226,7 @@ def test_wrong_names_of_contributors_are_refused(world: World) -> None:
     register(tables, "trial", "St. Mary-2", "ab" * 32)
 
 
+@pytest.mark.slow  # quick: test_products.py, of rows that are added later
 def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     invited = world.public()
     tables, _stores = world.tables()
@@ -232,6 +238,7 @@ def test_what_was_derived_since_is_made_of_the_rows(world: World) -> None:
     assert world.ask(sql).result.rows == expected(world, OWN + NORTH + SOUTH, sql)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("by", "scan"),
     [
@@ -304,6 +311,7 @@ def test_a_file_of_which_a_row_is_not_read_is_refused(
     assert world.collect() == []
 
 
+@pytest.mark.slow  # quick: the next test
 def test_small_groups_are_left_out_by_default(world: World) -> None:
     """A has two rows of the owner, whom north knows, beside north's."""
     world.contribute("north", NORTH * 6)
@@ -329,6 +337,7 @@ def test_a_group_left_out_cannot_be_had_by_subtraction(world: World) -> None:
     assert shown in ({"A", "D"}, {"D", None}, {"A", None})
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_group_of_few_rows_besides_a_partys_own_is_left_out(world: World) -> None:
     """Totals by contributor tell it, rows where people are counted as well."""
     world.contribute("north", "A,f,2,1.00,1.0,Jo\n" * 9 + "D,f,1,1.00,1.0,Ivy\n" * 9)
@@ -357,6 +366,7 @@ def test_a_table_of_the_owners_alone_shows_every_group(tmp_path: Path, key_file:
         assert len(asked.ask(asked.plan("SELECT ward, COUNT(*) FROM trial GROUP BY ward")).result.rows) == 2
 
 
+@pytest.mark.slow  # quick: damage anywhere is found, in test_contributor_faults.py
 def test_verify_reads_all_of_it(joined: World) -> None:
     tables, _ = joined.tables()
     opened = tables.open("trial")

@@ -126,7 +126,7 @@ def told(schema_file: Path, sql: str) -> list[tuple[object, ...]]:
     return truth(f"WITH trial AS (SELECT *, {named} FROM main.trial) {sql}")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sql", OVER_A_FILE)
 def test_a_derived_column_of_a_file_is_answered(schema_file: Path, key_file: Path, sql: str) -> None:
     table = of_files([SAMPLE / "patients.csv"], schema_file, "trial")
@@ -165,6 +165,7 @@ def test_totals_are_kept_of_numbers_over_encrypted_columns(world: World, schema_
     assert {column.source for column in answer.columns} == {"encrypted"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "spelled",
     ["bill * (1 - 0.1)", "(1-.1)*bill", "((bill)) * (1 - 0.100)", 'trial."BILL" * (1 - 0.10)'],

@@ -96,6 +96,7 @@ def test_the_tables_have_parties(world: Place) -> None:
     assert len({each for each in others(world) if each.endswith("/head")}) == HEADS
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("broken", BREAKS)
 def test_it_deletes_those_of_the_table_alone(world: Place, broken: Callable[[Place], None]) -> None:
     left = others(world)
@@ -108,6 +109,7 @@ def test_it_deletes_those_of_the_table_alone(world: Place, broken: Callable[[Pla
     other.require_reads("rita")
 
 
+@pytest.mark.slow  # quick: a drop in test_noisy_faults.py
 @pytest.mark.parametrize("step", sampled(3, 2, 1))
 def test_a_drop_that_was_killed_is_finished(world: Place, tmp_path: Path, step: int) -> None:
     left, at, died = others(world), 0, True

@@ -54,6 +54,7 @@ def life(tmp_path: Path, key: OwnerKey) -> Life:
     return Life(tmp_path, key)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", ["older", "newest"])
 def test_a_dropped_table_that_is_put_back_is_refused(life: Life, version: str) -> None:
     drop(life.here, "trial")
@@ -71,6 +72,7 @@ def test_a_dropped_table_that_is_put_back_is_refused(life: Life, version: str) -
     assert life.here.open("trial").manifest.table == "trial"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", ["older", "newest"])
 def test_a_copy_of_the_key_file_knows_what_was_dropped(life: Life, version: str) -> None:
     """Also one that was copied from a copy, where the table was never seen."""
@@ -90,6 +92,7 @@ def test_a_copy_of_the_key_file_knows_what_was_dropped(life: Life, version: str)
     assert machine.versions().keys() == {machine.tag("trial")}, "it is dropped no more"
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_copy_from_before_does_not_bring_the_table_back(life: Life) -> None:
     """The floor of the key file says that the table should be there, on the machine that dropped it."""
     copy = life.copied(life.here)

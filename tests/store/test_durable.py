@@ -70,6 +70,7 @@ class Disk:
         return {folder: names for folder, names in self._names.items() if folder.startswith(self._root)}
 
 
+@pytest.mark.sampled(16)
 @EVERY_CHANGE
 def test_what_a_head_names_is_on_the_disk_before_it(
     tmp_path: Path, key_file: Path, change: Change, monkeypatch: pytest.MonkeyPatch

@@ -319,6 +319,7 @@ def test_a_rotation_that_is_undone_leaves_nothing(tmp_path: Path, key_file: Path
     assert place.left(WORDS.values()) == {}
 
 
+@pytest.mark.slow  # quick: the test above, and test_writers.py
 @EVERY_COMMAND
 def test_a_delete_leaves_nothing_in_the_hands_of_others(
     command: Command, few: bool, tmp_path: Path, key_file: Path

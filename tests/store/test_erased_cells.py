@@ -71,7 +71,7 @@ class Sealing:
         return names
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["sealed", "plain"])
 def test_no_object_holds_the_by_value_of_a_cell_without_rows(

@@ -94,7 +94,7 @@ def test_a_condition_runs_what_it_means(world: World, text: str) -> None:
         assert found.rows == count(MEANT[text])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("text", MEANT)
 def test_what_is_written_is_what_it_means(text: str, key: OwnerKey, tmp_path: Path) -> None:
     """New values, the rows that get them, totals of a later expression and the rows that a deletion leaves."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from cleave_shared.errors import CleaveError, CleaveWarning
 from tests.campaign import FULL
 from tests.store.every_change import EVERY_CHANGE, VALUES, Change, Place, Writes
@@ -62,6 +64,7 @@ def chosen(names: Sequence[str], rng: random.Random) -> list[tuple[str, str]]:
     return [(rng.choice(sorted(names)), rng.choice(KINDS))]
 
 
+@pytest.mark.sampled(32)
 @EVERY_CHANGE
 def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_file: Path, change: Change) -> None:
     """The change was stopped before, so its draft is among the objects."""
@@ -84,6 +87,7 @@ def test_a_change_of_what_was_harmed_is_right_or_refused(tmp_path: Path, key_fil
         shutil.rmtree(place.root)
 
 
+@pytest.mark.sampled(32)
 @EVERY_CHANGE
 def test_what_a_change_made_is_harmed(tmp_path: Path, key_file: Path, change: Change) -> None:
     """`verify` names each object of the table that is harmed."""

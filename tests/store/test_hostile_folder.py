@@ -164,6 +164,7 @@ def _hard_link(attacked: Attacked, path: Path) -> None:
     os.link(attacked.canary, path)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("of", ["manifest", "column"])
 @pytest.mark.parametrize("by", [lambda a, path: path.symlink_to(a.canary), lambda _, path: os.mkfifo(path), _hard_link])
 def test_collect_takes_nothing_of_an_object_that_is_not_the_contributors(

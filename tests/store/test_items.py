@@ -36,7 +36,7 @@ MIXED = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("sql", list(MIXED))
 def test_every_output_its_own_way(world: World, sql: str) -> None:
     world.put("ward", "admitted")
@@ -46,6 +46,7 @@ def test_every_output_its_own_way(world: World, sql: str) -> None:
     check(answer.rows, answer.bounds, truth(sql))
 
 
+@pytest.mark.slow  # quick: the test above
 def test_by_columns_may_be_sealed_or_encrypted(world: World) -> None:
     world.put("ward", "insured", "patient_name")
     sql = (
@@ -131,7 +132,7 @@ def expected(where: str, stored: Stored) -> np.ndarray[tuple[int], np.dtype[np.b
     return np.array([key in keys for key in stored.cells.keys])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("where", list(CONJUNCTS))
 def test_cells_that_cannot_match_are_left_out_and_no_other(world: World, where: str) -> None:
     world.put("ward", "admitted")

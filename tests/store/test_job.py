@@ -240,6 +240,7 @@ def inside(cloud: Cloud) -> Iterator[pytest.MonkeyPatch]:
 HOURS = {"a user's": None, "a day's": 24, "an hour's": 1, "of no stated end": 0}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", HOURS)
 def test_a_job_whose_credentials_end_before_its_links_is_warned_of(
     cloud: Cloud, s3_endpoint: str, kind: str, inside: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
@@ -485,6 +486,7 @@ def test_an_answer_in_the_store_is_the_jobs_or_refused(cloud: Cloud, fault: str)
         cloud.run()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "event",
     [
@@ -502,6 +504,7 @@ def test_what_is_no_step_is_told_without_what_it_holds(event: Any) -> None:
     assert failed.value.__context__ is None or failed.value.__suppress_context__
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("sums", "attempt", "error"),
     [

@@ -123,6 +123,7 @@ def test_rows_that_stay_keep_their_order(world: World) -> None:
     assert names_of(world) == [*(each for each in before if each != "Bob"), "Bob"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -155,6 +156,7 @@ def test_a_key_of_several_columns(tmp_path: Path, key_file: Path) -> None:
     assert upsert(world, "C,f,9,9.00,9,Ada\nA,f,9,9.00,9,Ada\n").manifest.rows == 5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("column", ["weight", "nothing"])
 def test_what_is_no_key(tmp_path: Path, key_file: Path, column: str) -> None:
     with pytest.raises(InputError, match=column):
@@ -221,6 +223,7 @@ def test_of_two_writers_the_second_replaces_what_the_first_made(world: World) ->
     assert ("B", "f", 1, "1.00", 1.0, "Bob") in rows_of(world)
 
 
+@pytest.mark.slow  # quick: test_kills.py goes on with an upsert
 @pytest.mark.parametrize("step", sampled(30, 5, 1))  # the 30th write is after its segments and before its head
 def test_other_rows_do_not_go_on_where_an_upsert_was_killed(world: World, tmp_path: Path, step: int) -> None:
     """Its draft has segments without rows that the second one does not replace."""
@@ -268,6 +271,7 @@ def test_the_command_line_takes_key_columns(tmp_path: Path, key_file: Path) -> N
         assert (found.exit_code, "a new table" in found.stderr) == (2, True), found.stderr
 
 
+@pytest.mark.slow  # quick: the test above
 def test_python_states_what_it_takes(world: World) -> None:
     frame = cleave.pull("trial", **place(world))
     assert frame is not None
@@ -277,6 +281,7 @@ def test_python_states_what_it_takes(world: World) -> None:
         assert cleave.append(frame.arrow(), "trial", upsert=True, yes=True, **place(world)).rows == 4
 
 
+@pytest.mark.slow  # quick: `test_rows_that_stay_keep_their_order`
 def test_many_rows_that_stay_keep_their_order() -> None:
     """So many that DuckDB joins them in several threads."""
     schema = Schema((Column("k", Kind.SEALED, "BIGINT"), Column("text", Kind.SEALED, "VARCHAR")), CsvDialect())

@@ -68,6 +68,7 @@ def test_squares_follow_of_one_measure(world: World, expression: str) -> None:
     check(answer.rows, answer.bounds, truth(sql))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", OTHERS)
 def test_others_are_computed_from_rows(world: World, expression: str) -> None:
     world.put("ward")
@@ -89,6 +90,7 @@ def test_a_step_that_may_not_fit_its_type_is_not(world: World) -> None:
         assert [each.source for each in plan.outputs] == ["local"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("nullable", "expression", "follows"),
     [

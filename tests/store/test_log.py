@@ -140,6 +140,7 @@ def test_a_pull_does_not_disturb_an_append_under_way(tables: Tables, key: OwnerK
     assert len(there) == 3, "head, manifest and log"
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_pull_is_no_newer_version_for_a_question_under_way(tables: Tables, key: OwnerKey) -> None:
     opened = tables.commit(put(tables, key), None, "put")
     tables.record(opened, "pull", 7)
@@ -242,6 +243,7 @@ def damage_newest(store: Storage, names: list[str]) -> None:
     store.write(names[-1], older)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("damage", [damage_removed, damage_reordered, damage_changed, damage_newest])
 def test_damage_to_stored_pages_is_noticed(made: Tables, damage: Callable[[Storage, list[str]], None]) -> None:
     opened = made.open("trial")
@@ -273,6 +275,7 @@ def _forged(made: Tables, opened: Opened, records: list[Record], log: LogHead) -
     return log.model_copy(update={"page": earlier})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("forge", "match"),
     [
@@ -301,6 +304,7 @@ def test_records_that_are_sealed_and_not_chained_are_noticed(
         records_of(made, opened.vault, _forged(made, opened, forge(found), opened.head.log))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("place", "match"),
     [(5, "record 7 does not fit the one before it"), (14, "ends with record 15, which is not the last")],

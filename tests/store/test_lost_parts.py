@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cleave.ckks.key_file import create_key, open_key
 from cleave.contributions.collect import collect
 from cleave.contributions.invitation import remove
@@ -60,6 +62,7 @@ def test_of_a_contributor_who_was_removed(world: World) -> None:
     assert [each.contributor.name for each in world.collect()] == ["north"], "it may come back"
 
 
+@pytest.mark.slow  # quick: the test above
 def test_of_the_key_before(world: World) -> None:
     old, invited = world.tables()[0], world.public()
     before = old.open("trial").manifest.table_id
@@ -75,6 +78,7 @@ def test_of_the_key_before(world: World) -> None:
     assert told(new) == []
 
 
+@pytest.mark.slow  # quick: the first test
 def test_of_a_dropped_table(world: World) -> None:
     dropped = world.open().manifest.table_id
     world.register("east")

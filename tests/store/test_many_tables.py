@@ -189,6 +189,7 @@ READS = {
 }
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_star_reads_the_tables_it_is_over(place: Place) -> None:
     with place.session() as session:
         for sql, wanted in READS.items():
@@ -359,6 +360,7 @@ def test_commands_name_no_table(place: Place, cli: Cli, monkeypatch: pytest.Monk
     assert "'visits' is a file here" in cli.fails(3, "query", "visits", "SELECT SUM(bill) FROM visits")
 
 
+@pytest.mark.slow  # quick: the test above
 @pytest.mark.usefixtures("totals")
 def test_python_names_no_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     world = place.world
@@ -376,6 +378,7 @@ def test_python_names_no_table(place: Place, monkeypatch: pytest.MonkeyPatch) ->
         cleave.query("visits", sql, tabel="t")  # type: ignore[call-arg]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("harmed", ["visits", "wards"])
 def test_rows_that_are_damaged_are_told_of_any_table(place: Place, harmed: str) -> None:
     """They are read while DuckDB answers, which reports what is wrong in words of its own."""
@@ -392,6 +395,7 @@ def test_rows_that_are_damaged_are_told_of_any_table(place: Place, harmed: str) 
             session.ask(plan)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("sql", "times"),
     [

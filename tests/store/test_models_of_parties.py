@@ -89,6 +89,7 @@ def test_components_need_others_too(tmp_path: Path, key_file: Path) -> None:
         moments(ModelSums(session, complete(Asking, {})), ["age", "bill"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3 * FACTOR))
 def test_people_of_all_parties_but_any_one_are_counted(tmp_path: Path, key_file: Path, seed: int) -> None:
     """As sets of them: people of several parties, and of none, with and without a value."""

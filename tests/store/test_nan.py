@@ -35,7 +35,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("made", ["sqrt(-{})", "-sqrt(-{})", "CASE WHEN v = 'c' THEN {} ELSE sqrt(-{}) END"])
 @pytest.mark.parametrize("column", ["x", "p"])
 @pytest.mark.parametrize(

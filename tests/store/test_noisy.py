@@ -152,6 +152,7 @@ def test_the_same_release_of_the_same_table_is_the_one_that_was_drawn(world: Noi
 # what is spent
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("how", "lost"),
     [
@@ -225,6 +226,7 @@ def test_another_key_gets_the_same_numbers_and_what_is_spent(world: NoisyRelease
 # what is refused
 
 
+@pytest.mark.slow  # quick: test_release_reasons.py
 def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> None:
     world.release("carol")
     with pytest.raises(InputError, match="has exact releases"):
@@ -244,6 +246,7 @@ def test_exact_and_noisy_releases_exclude_each_other(world: NoisyReleases) -> No
     assert world.spent() == 1_000_000
 
 
+@pytest.mark.slow  # quick: test_release_reasons.py
 def test_a_table_put_again_after_a_drop_keeps_its_noisy_releases_in_mind(world: NoisyReleases) -> None:
     world.draw("carol")
     drop(world.tables()[0], world.name)
@@ -349,6 +352,7 @@ def test_what_a_noisy_release_does_not_answer_is_refused(world: NoisyReleases) -
             world.ask("carol", sql)
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_hint_names_variances_only_if_the_release_has_them(world: NoisyReleases) -> None:
     world.draw("carol")
     with pytest.raises(QueryRefused) as refused:
@@ -371,6 +375,7 @@ def test_small_groups_have_no_mean(world: NoisyReleases, monkeypatch: pytest.Mon
     assert all(bounds[1] is None and bounds[2] > 100 for bounds in answer.bounds)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -90,6 +90,7 @@ def test_a_killed_revocation_seals_the_same_numbers(
     assert at > 4
 
 
+@pytest.mark.slow  # quick: the tests above
 @STEPS
 @MADE
 def test_a_release_to_new_analysts_that_is_killed_is_finished_by_the_next(
@@ -153,6 +154,7 @@ def test_what_is_sealed_again_after_other_changes_is_what_was_drawn(world: Noisy
     assert world.drawn("carol") == drawn
 
 
+@pytest.mark.slow  # quick: the first test
 def test_a_retry_publishes_what_was_committed_whatever_others_added_since(world: NoisyReleases, tmp_path: Path) -> None:
     """Killed after the commit, before all analysts can read it; then rows are appended."""
     retried = 0

@@ -28,6 +28,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return place
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keys", ["", "w, "])
 def test_a_query_over_a_stored_table(given: dict[str, Any], keys: str) -> None:
     group = " GROUP BY w" if keys else ""
@@ -38,6 +39,7 @@ def test_a_query_over_a_stored_table(given: dict[str, Any], keys: str) -> None:
     assert len(rows) == (2 if keys else 1)
 
 
+@pytest.mark.slow  # quick: the test above
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "work", [lambda data, **how: cleave.fit(data, "a ~ b", **how), lambda data, **how: cleave.pca(data, "a,b", **how)]

@@ -67,6 +67,7 @@ def test_no_object_shows_whether_values_are_alike(tmp_path: Path, key_file: Path
     assert every[0] == every[1]
 
 
+@pytest.mark.slow  # quick: the test above, of all objects
 def test_the_ledger_has_one_size(tmp_path: Path, key_file: Path) -> None:
     """It had 544 bytes if a column did not vary, and 640 if it did."""
     ledgers: list[Object] = []

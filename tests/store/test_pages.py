@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,8 @@ from cleave.table.lazy import of_files
 from cleave.table.progress import Silent
 from cleave_shared import limits
 from cleave_shared.errors import CheckFailed
-from tests.store.trial import World
+from tests.store.made import filled
+from tests.store.trial import World, copied
 
 SCHEMA = """
 [columns.day]
@@ -66,9 +67,18 @@ class Days(World):
         rows = self.make(f"SELECT {columns} FROM range({_ROWS}) r(i)", SCHEMA.format(ward=self._ward))
         self.write(rows, "day", "ward", append=self.tables.find("t") is not None)
 
-    def days(self, days: int, wards: Callable[[int], Sequence[str]] = lambda _: ("A", "B", "C")) -> Opened:
-        for day in range(1, days + 1):
-            self.rows(day, wards(day))
+    def days(self, days: int) -> Opened:
+        """So many days of all wards: a copy of what was made once, each of a day less."""
+
+        def fill(folder: Path) -> None:
+            place = Days(folder, self.key, self._ward)
+            if days > 1:
+                place.days(days - 1)
+            place.rows(days)
+
+        made = filled(("days", self.key.key_id, self._ward, days, of_cells.MOST_CHOOSING), fill)
+        copied(made / "s", self.stores.sensitive)
+        copied(made / "p", self.stores.plain)
         return self.tables.open("t")
 
     def fresh(self) -> Tables:
@@ -204,6 +214,7 @@ def test_rows_of_a_day_read_its_page_alone(tmp_path: Path, key: OwnerKey, key_fi
         assert sorted(read) == sorted(named if pad else wanted), day
 
 
+@pytest.mark.slow  # quick: test_sealed_tables.py, of permuted values
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "wards", [("ABC",) * 7, "ABCDEFG", ("AB", "BA", "C", "AC", "A", "B", "AB"), "A" * 7], ids=" ".join

@@ -33,7 +33,7 @@ def text_of(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(12))
 def test_an_answer_shows_what_the_mirror_does(tmp_path: Path, key_file: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -77,7 +77,9 @@ class Segments(World):
         return Rows(self.tables, self.tables.open("t"))
 
 
-@pytest.fixture(scope="module", params=[(), ("ward",)], ids=["by none", "by ward"])
+@pytest.fixture(
+    scope="module", params=[("ward",), pytest.param((), marks=pytest.mark.slow)], ids=["by ward", "by none"]
+)
 def world(
     request: pytest.FixtureRequest, small_blocks: None, key: OwnerKey, tmp_path_factory: pytest.TempPathFactory
 ) -> Segments:
@@ -101,6 +103,7 @@ def test_rows_never_stand_out_of_step(world: Segments, threads: int) -> None:
         table.connection.execute("RESET threads")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("names", [["p"], ["p", "s"], ["p", "gaps", "holes"]], ids=" ".join)
 def test_rows_come_in_the_order_they_were_put(world: Segments, names: list[str]) -> None:
     in_order = sorted(world.left)
@@ -111,6 +114,7 @@ def test_rows_come_in_the_order_they_were_put(world: Segments, names: list[str])
         assert [p for (p,) in table.connection.execute(f"SELECT p FROM {table.relation}").fetchall()] == in_order
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("p", "ward"), list(KINDS)], ids=["plain", "all"])
 def test_blocks_that_are_left_out_shift_no_row(names: list[str], world: Segments) -> None:
     rows = world.rows()
@@ -132,6 +136,7 @@ def test_blocks_that_are_left_out_shift_no_row(names: list[str], world: Segments
     assert [p for p in every if p in {*read}] == read
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", [("p",), ("p", "s")], ids=" ".join)
 def test_a_plain_object_that_is_swapped_after_its_check_is_not_read(
     world: Segments, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -161,6 +166,7 @@ def test_a_plain_object_that_is_swapped_after_its_check_is_not_read(
     assert swapped
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", [("p",), ("p", "s")], ids=" ".join)
 def test_a_plain_object_that_is_not_the_one_that_was_written_is_not_parsed(
     world: Segments, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -192,6 +198,7 @@ def test_a_plain_object_that_is_not_the_one_that_was_written_is_not_parsed(
     assert damaged not in parsed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("most", ["files", "bytes", "numbers", "none"])
 def test_files_that_are_too_many_or_too_large_are_not_held_at_once(
     world: Segments, most: str, monkeypatch: pytest.MonkeyPatch
@@ -211,6 +218,7 @@ def test_files_that_are_too_many_or_too_large_are_not_held_at_once(
     assert held_files() == before
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", [["p"], ["p", "s"]], ids=" ".join)
 def test_rows_are_read_where_a_process_may_open_few_files(world: Segments, names: list[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -193,6 +193,7 @@ def test_every_statistic_of_two_columns_comes_from_totals(world: World) -> None:
         require_exact(world, by, world.ask, [*permutations(NUMBERS, 2), ("bill", "bill"), ("age", "age")])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("appended", [False, True])
 def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     world.write(world.make(ROWS.format(20), SCHEMA), "ward")
@@ -208,6 +209,7 @@ def test_without_products_rows_are_read(world: World, appended: bool) -> None:
     assert [each.source for each in sources.outputs] == ["encrypted"] * 3  # the bill alone has them
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("figure", "helps"),
     [
@@ -229,6 +231,7 @@ def test_a_refusal_names_the_command_where_it_helps(world: World, key_file: Path
     assert str(caught.value).endswith("; `cleave derive --products` keeps them") is helps
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("product", ["age * stay", "stay * age", "CASE WHEN bill IS NOT NULL THEN stay * age END"])
 def test_a_refusal_names_the_product_that_is_kept(world: World, key_file: Path, product: str) -> None:
     """DuckDB's own type of a product may be too small, so totals are those of a wider one."""
@@ -251,6 +254,7 @@ def test_put_keeps_them_from_the_start_and_what_is_added_later_has_them(world: W
     require_exact(world, ("sex",), world.ask, list(permutations(("age", "bill", "weight"), 2)))
 
 
+@pytest.mark.slow  # quick: refusals name what is kept, above
 def test_a_derived_column_is_not_kept_again_as_a_product(world: World) -> None:
     schema = f'{SCHEMA}\n[derived.both]\nsql = "age * bill"\n'
     world.write(world.make(ROWS.format(10), schema), products=("age", "bill"))
@@ -268,6 +272,7 @@ def test_bounds_are_not_widened_beyond_products(world: World) -> None:
     assert world.tables.open("trial").manifest == before
 
 
+@pytest.mark.slow  # quick: the first tests have products of columns that may be null
 def test_names_say_over_which_rows(world: World) -> None:
     world.write(world.make(ROWS.format(10), SCHEMA))
     derive_products(world, "bill", "age")
@@ -286,6 +291,7 @@ def test_names_say_over_which_rows(world: World) -> None:
     assert names(world)[-2:] == ["mine", "age*score"]  # the score is cast to a DOUBLE before
 
 
+@pytest.mark.slow  # quick: tests/functional/test_fit_stored.py asks without rows
 def test_all_that_models_ask_is_kept(world: World) -> None:
     """By the one spelling of products and of aligned expressions."""
     world.write(world.make(ROWS.format(40), SCHEMA), "ward")
@@ -367,6 +373,7 @@ def test_a_product_is_dropped_by_its_name(world: World, scan: bool) -> None:
     require_exact(world, ("ward",), world.ask, [("age", "cost")])
 
 
+@pytest.mark.slow  # quick: test_scan_more.py, of squares and derived columns
 def test_scans_have_them_too(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "sex", products=("bill", "age"), scan=True)
 
@@ -377,6 +384,7 @@ def test_scans_have_them_too(world: World) -> None:
     require_exact(world, ("ward",), ask, [("age", "bill"), ("bill", "age")])
 
 
+@pytest.mark.slow  # quick: the first test groups by them
 def test_a_filter_over_by_columns(world: World) -> None:
     world.write(world.make(ROWS.format(40), SCHEMA), "ward", "sex")
     derive_products(world, "age", "bill")
@@ -390,6 +398,7 @@ def test_a_filter_over_by_columns(world: World) -> None:
     assert [each.source for each in other.outputs] == ["local"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -413,6 +422,7 @@ def test_what_has_no_products_is_refused(columns: list[str], said: str) -> None:
         products_of(read_schema(tomllib.loads(SCHEMA + huge + derived), "t"), columns)
 
 
+@pytest.mark.slow  # quick: the first test, of three such columns
 def test_many_columns_that_may_be_null_have_products() -> None:
     """The texts of 40 expressions over 40 such columns are longer than a statement may be."""
     import tomllib  # noqa: PLC0415
@@ -428,6 +438,7 @@ def test_many_columns_that_may_be_null_have_products() -> None:
     assert len(arguments) == len({each.sql for each in arguments}) == 40
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("other", "roundings"), [("DOUBLE", 1), ("FLOAT", 1), ("DECIMAL(9,2)", 3), ("BIGINT", 3)])
 def test_the_bound_includes_the_rounding_of_each_product(other: str, roundings: int) -> None:
     def measure(sql: str, type_: str, upper: int, decimals: int | None = None) -> Measure:
@@ -496,6 +507,7 @@ y = { type = "DOUBLE", kind = "encrypted", lower = -1e308, upper = 1e308 }
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::cleave.UndecidedWarning")
 @pytest.mark.parametrize("size", [1.0, 1e150, 1e308])
 @pytest.mark.parametrize("is_stored", [False, True])

@@ -133,6 +133,7 @@ CHANGES: dict[str, Callable[[Tables, Keyed], object]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", CHANGES)
 def test_marks_go_with_their_rows(world: Keyed, change: str) -> None:
     world.append(rows([A, B], 9))
@@ -153,6 +154,7 @@ def test_a_row_that_moves_is_not_published_again(world: Keyed) -> None:
     assert world.shown("carol") == {A: 6, B: 5}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keys", [keyed, of_people])
 def test_a_deleted_row_comes_back_published(tmp_path: Path, key_file: Path, keys: Callable[[Keyed], None]) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, keys)
@@ -165,6 +167,7 @@ def test_a_deleted_row_comes_back_published(tmp_path: Path, key_file: Path, keys
     assert world.release().new_rows == 5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [keyed, of_people])
 def test_a_refused_update_says_that_rows_put_again_are_released_again(
     tmp_path: Path, key_file: Path, kind: Callable[[Keyed], None]
@@ -192,6 +195,7 @@ def test_an_upsert_keeps_what_is_published(world: Keyed) -> None:
     assert world.shown("carol") == {A: 6, B: 5}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keys", [keyed, of_people])
 def test_a_replaced_table_keeps_what_is_published(
     tmp_path: Path, key_file: Path, keys: Callable[[Keyed], None]
@@ -212,6 +216,7 @@ def test_a_table_with_other_key_columns_gets_no_further_parts(world: Keyed) -> N
     assert world.published() == names(*range(6))
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_table_with_cells_of_another_type_gets_no_further_parts(world: Keyed) -> None:
     """The cells that were released could not be read as that type."""
     text = SCHEMA.replace(
@@ -229,6 +234,7 @@ def test_a_table_with_cells_of_another_type_gets_no_further_parts(world: Keyed) 
     assert world.shown("dave") == {A: 6}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", ["by", "replace", "delete", "remove", "collect"])
 def test_what_ends_a_lineage_says_so(tmp_path: Path, key_file: Path, change: str) -> None:
     world = kept_as(Keyed, tmp_path / "world", key_file, unkeyed)
@@ -347,6 +353,7 @@ def test_one_who_has_most_of_a_sum_withholds_it(tmp_path: Path, key_file: Path) 
     assert world.release().withheld == ()
 
 
+@pytest.mark.slow  # quick: test_alter.py widens, releases add up above
 def test_widened_columns_add_up_with_what_was_released(world: Keyed) -> None:
     tables = world.tables()[0]
     widened = Alteration(widen=["age=-5..60000", "bill=DECIMAL(12,3)"], rename=["bill=cost"])
@@ -380,6 +387,7 @@ class AnyTypes(Releases):
     schema_text, header = TYPES, "person,part,day,flag,big,small,x\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("by", [(), ("day",)])
 def test_values_of_any_type_are_those_of_duckdb(tmp_path: Path, key_file: Path, by: tuple[str, ...]) -> None:
     world = AnyTypes(tmp_path / "world", key_file)

@@ -79,6 +79,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_a_reader_has_the_answers_of_the_unsplit_table(world: Place, sql: str) -> None:
     own = sql if "JOIN" in sql else sql.replace("FROM trial", f"FROM (SELECT {COLUMNS} FROM trial) AS trial")
@@ -111,7 +112,7 @@ CHANGES: Mapping[str, Callable[[Place], object]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_reader_reads_on_through_every_change(world: Place, change: str) -> None:
     if change == "collect":  # the owner confirms that readers read contributors' rows
@@ -157,6 +158,7 @@ def _replaced_without(world: Place, name: str) -> None:
 REFUSED = ("SELECT COUNT(*) FROM trial WHERE sex = 'f'", "SELECT age FROM trial", "SELECT a.sex FROM trial a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sql", REFUSED)
 def test_a_column_that_a_reader_has_not_is_refused_before_anything_is_read(
     world: Place, sql: str, monkeypatch: pytest.MonkeyPatch
@@ -496,6 +498,7 @@ def test_a_reader_goes_on_with_a_table_that_was_stored_again(world: Place) -> No
         tables.accept("trial", 3)
 
 
+@pytest.mark.slow  # quick: readers of a restored table, above
 def test_an_accepted_copy_names_the_readers_in_it(world: Place) -> None:
     world.open()
     shutil.copytree(world.root / "s", world.root / "old")
@@ -512,6 +515,7 @@ def test_a_snapshot_holds_for_readers(world: Place) -> None:
         assert session.ask(session.plan("SELECT COUNT(bill) FROM trial")).result.rows == [[3]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["the list of readers' views", "the view of reader 'dan'"])
 def test_verify_names_damaged_views(world: Place, what: str) -> None:
     listed, *views = sorted(viewed(world, world.open()), key=lambda name: name != world.open().head.views.name)  # type: ignore[union-attr]
@@ -546,6 +550,7 @@ def test_a_revoked_reader_reads_nothing_new_and_others_read_on(world: Place) -> 
     assert [each.name for each in world.ask_as("dan", "SELECT * FROM trial").result.columns] == ["ward"]
 
 
+@pytest.mark.slow  # quick: the test above
 def test_the_only_reader_is_revoked_in_an_open_session(world: Place) -> None:
     with world.read_as("dan") as session:
         session.ask(session.plan("SELECT COUNT(*) FROM trial"))
@@ -554,6 +559,7 @@ def test_the_only_reader_is_revoked_in_an_open_session(world: Place) -> None:
             session.ask(session.plan("SELECT COUNT(*) FROM trial"))
 
 
+@pytest.mark.slow  # quick: `test_names_of_columns_change_with_the_table`
 def test_an_open_session_finds_other_columns(world: Place) -> None:
     with world.read_as("dan") as session:
         session.ask(session.plan("SELECT bill FROM trial"))
@@ -565,6 +571,7 @@ def test_an_open_session_finds_other_columns(world: Place) -> None:
         assert names == ["ward", "sex"]
 
 
+@pytest.mark.slow  # quick: a table stored again, above
 def test_a_session_that_is_open_while_the_key_changes_is_opened_again(world: Place) -> None:
     with world.read_as("dan") as session:
         session.ask(session.plan("SELECT COUNT(*) FROM trial"))
@@ -634,6 +641,7 @@ def test_a_bundle_cannot_lead_to_another_table(world: Place) -> None:
     tables.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("suite", "size"), [(SUITE, 47), ("other", 48)])
 def test_a_bundle_has_two_secrets_of_one_suite(world: Place, suite: str, size: int) -> None:
     public = world.reader_public("dan")
@@ -671,6 +679,7 @@ def test_rights_are_fixed_and_names_are_the_files(world: Place) -> None:
     assert version == world.open().manifest.version, "it has these rights: nothing changes"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 10"])
 def test_thresholds_need_the_owners_word(tmp_path: Path, key_file: Path, privacy: str) -> None:
     class Protected(Place):
@@ -744,6 +753,7 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
         ]
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_view_of_nothing_but_the_key_and_entity_has_both(world: Place) -> None:
     opened = world.open()
     schema = load_stored_schema(opened.manifest).about(["name"])
@@ -765,6 +775,7 @@ def test_sizes_of_views_do_not_tell_numbers_apart(world: Place) -> None:
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("privacy", ['entity = ["name"]', "min_group = 3"])
 def test_thresholds_that_come_later_need_the_owners_word(world: Place, privacy: str) -> None:
     def replace_table() -> None:
@@ -816,6 +827,7 @@ def test_a_drop_deletes_bundles(world: Place) -> None:
     assert state(world) == {}
 
 
+@pytest.mark.slow  # quick: `test_sizes_of_views_do_not_tell_numbers_apart`
 def test_sizes_of_views_follow_from_counts(world: Place) -> None:
     """Of two readers whose columns have names as long, and of two versions with as many objects."""
     sizes = set()

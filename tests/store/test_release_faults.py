@@ -102,6 +102,7 @@ def test_a_release_that_is_killed_shows_the_old_or_the_new(
     assert at > 6
 
 
+@pytest.mark.slow  # quick: the test above
 @STEPS
 @MADE
 def test_a_revocation_that_is_killed_is_finished_by_the_next(
@@ -319,7 +320,7 @@ def opens(work: Callable[[], object]) -> bool:
     return True
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "change",
     [

@@ -65,6 +65,7 @@ KINDS = [
 QUICK = 3  # of people without key columns, of rows with them, of people one of whom may dominate
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("seed", "steps"),
     [
@@ -116,6 +117,7 @@ def test_a_person_is_counted_once_beside_rows_about_nobody(life: Life) -> None:
     assert life.shown == {A}
 
 
+@pytest.mark.slow  # quick: tests/unit/test_crowds.py, of every pattern
 def test_patterns_of_null_of_two_columns(life: Life) -> None:
     """Each column alone has enough values and enough NULLs; one person alone has both."""
     rows = people(life, A, range(11))
@@ -144,6 +146,7 @@ def test_a_ward_with_another_name_and_one_person_more(life: Life) -> None:
     assert life.shown >= {A, C}
 
 
+@pytest.mark.slow  # quick: tests/unit/test_crowds.py
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("keyed", [True, False])
 def test_rows_that_come_back_elsewhere_with_one_person_more(life: Life, *, keyed: bool) -> None:
@@ -207,6 +210,7 @@ def test_a_sum_that_one_person_has_most_of_is_withheld(dominated: Life) -> None:
     assert (shown(life, A), shown(life, B)) == ({"lab"}, {"age", "lab", "sum_of_both"})
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_sum_of_both_signs_is_withheld_by_its_absolute_values(dominated: Life) -> None:
     life = dominated
     life.begin([*valued(life, A, [1, 1, 1], [900, -1, -1]), *valued(life, B, [1, 1, 1], [500, -500, 1])])
@@ -214,6 +218,7 @@ def test_a_sum_of_both_signs_is_withheld_by_its_absolute_values(dominated: Life)
     assert (shown(life, A), shown(life, B)) == ({"age"}, {"age", "lab"})
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_several_rows_of_one_person_dominate_together(dominated: Life) -> None:
     life = dominated
     rows = [*valued(life, A, [30, 5, 5], [1, 1, 1]), life.made_as(life.row(A, 0), age=60, lab=1)]
@@ -222,6 +227,7 @@ def test_several_rows_of_one_person_dominate_together(dominated: Life) -> None:
     assert shown(life, A) == {"lab"}
 
 
+@pytest.mark.slow  # quick: tests/unit/test_joining.py
 def test_a_dominated_measure_does_not_join(dominated: Life) -> None:
     """Who has a lab has no age and the other way round; one has both. Where ages are dominated, labs are shown."""
     life = dominated

@@ -46,6 +46,7 @@ def released(world: Releases) -> None:
 world = copied_for_each(released, Releases)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sql", QUESTIONS)
 def test_totals_of_large_cells_are_answered_as_duckdb_does(world: Releases, sql: str) -> None:
     answer = world.ask("carol", sql).result
@@ -130,7 +131,7 @@ def with_nulls(nulls: int) -> str:
     return "".join([*first, *(f"B,f,{40 + n},{20 + n},{70 + n},q{n}\n" for n in range(8))])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("nulls", "shown"), [(4, False), (0, True), (5, True), (1, False), (8, False), (12, True)])
 def test_a_measure_is_hidden_where_few_rows_have_it_or_have_not(
     tmp_path: Path, key_file: Path, nulls: int, shown: bool
@@ -180,6 +181,7 @@ def test_what_is_no_release_for_an_analyst(world: Releases) -> None:
         ).open()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("names", "least", "match"),
     [
@@ -218,6 +220,7 @@ def test_an_owner_is_pinned_on_first_use(world: Releases) -> None:
     source().close()
 
 
+@pytest.mark.slow  # quick: `test_the_least_of_a_part_never_falls`
 def test_a_least_that_rises_holds_for_later_parts(world: Releases) -> None:
     with world.table(rows([*[("A", "m")] * 3, *[("C", "f")] * 8], 50)) as table:
         putting.append(world.tables()[0], table, world.name, Silent())
@@ -357,6 +360,7 @@ def test_no_value_of_a_row_that_waits_follows_from_how_doubles_are_counted(tmp_p
     assert contents[0] == contents[1]
 
 
+@pytest.mark.slow  # quick: a replaced table, above
 def test_a_table_by_other_columns_gets_no_further_parts_until_it_is_by_these_again(world: Releases) -> None:
     world.release("carol")
     said: list[str] = []

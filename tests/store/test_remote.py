@@ -208,7 +208,7 @@ FAULTS: dict[str, tuple[Alter | None, Alter | None]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_service_that_adds_up_otherwise_is_found_out(table: Segments, embedded: Transport, fault: str) -> None:
     stored = table.with_service(Faulty(embedded, *FAULTS[fault]))

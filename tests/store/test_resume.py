@@ -233,6 +233,7 @@ def test_fewer_or_more_rows(place: Place, more: bool) -> None:
     assert not set(place.check(swept=False).segments) & set(kept.segments)
 
 
+@pytest.mark.slow  # quick: `test_fewer_or_more_rows`
 @pytest.mark.parametrize(
     ("by", "options"),
     [
@@ -351,6 +352,7 @@ def test_drop_deletes_what_a_stopped_put_left(place: Place) -> None:
     assert not [*stores.sensitive.names(""), *stores.plain.names("")]
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_draft_of_an_older_table_is_not_gone_on_from(place: Place) -> None:
     """Somebody else replaced the table since: its columns have other ids and its totals another secret."""
     place.take(stored)

@@ -100,6 +100,7 @@ def test_it_is_the_same_table(world: World, new_key: OwnerKey) -> None:
     assert verify(stored, Silent()) == []
 
 
+@pytest.mark.slow  # quick: test_keys.py, of an append that is repeated
 def test_an_append_whose_answer_was_lost_is_known_after_the_rotation(world: World, new_key: OwnerKey) -> None:
     """By its id: it is not added again, and ends well."""
     tables, _stores = world.tables()

@@ -95,6 +95,7 @@ def left_beside(world: World, moved: str) -> set[str]:
     return there - kept if len(kept) in (0, 2) and (not kept or f"{moved}/head" in kept) else there
 
 
+@pytest.mark.slow  # quick: the test above
 def test_what_a_stopped_rotation_left_goes_with_one_to_another_key(
     stopped: list[World], tmp_path: Path, keys: tuple[OwnerKey, OwnerKey, OwnerKey]
 ) -> None:

@@ -98,6 +98,7 @@ def test_the_answer_is_that_of_the_file_s_order(session: Session, oracle: duckdb
         assert [list(map(number, row)) for row in session.ask(session.plan(sql)).result.rows] == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("aggregate", "ordered"),
     [

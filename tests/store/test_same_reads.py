@@ -122,7 +122,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("sql", QUESTIONS.values(), ids=QUESTIONS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_other_values_have_the_same_requests(places: dict[str, Place], sql: str) -> None:
     found = {values: place.reads(sql) for values, place in places.items()}
     (first, _), *others = found.values()

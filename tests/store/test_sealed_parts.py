@@ -210,6 +210,7 @@ def test_objects_of_others_are_not_read(world: World) -> None:
         refuses(copy, "not its own")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("stated", ["in the block", "in the frame"])
 def test_content_that_claims_to_be_huge_takes_no_memory(
     world: World, monkeypatch: pytest.MonkeyPatch, stated: str
@@ -298,6 +299,7 @@ def test_a_part_is_not_replayed_as_another_part(world: World) -> None:
     refuses(world, CANNOT)
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_part_is_not_replayed_as_another_object(world: World) -> None:
     forger = Forger(world, "north")
     (first,) = forger.head.parts
@@ -316,6 +318,7 @@ def test_what_a_part_is_sealed_for_is_all_that_it_opens_for(alone: World, field:
     refuses(alone, CANNOT, others=0)
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     """Of the same owner, schema and contributor."""
     tables, _stores = world.tables()
@@ -330,6 +333,7 @@ def test_a_part_for_another_table_is_not_replayed(world: World) -> None:
     assert tables.open("other").manifest.rows == 1
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_part_from_before_a_removal_is_not_replayed(world: World) -> None:
     """Removed and added again, a contributor is somebody new."""
     old = world.public()

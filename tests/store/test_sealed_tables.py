@@ -170,6 +170,7 @@ def of_one_shape(tmp_path: Path, key: OwnerKey) -> list[Manifest]:
     return made
 
 
+@pytest.mark.slow  # quick: test_padding.py, of all objects
 def test_numbers_have_sizes_of_the_schema_alone(of_one_shape: list[Manifest]) -> None:
     """Constant, random and sorted values."""
     found = [
@@ -215,6 +216,7 @@ def test_the_same_rows_are_selected_as_over_the_file(tmp_path: Path, key: OwnerK
     assert [tuple(row) for row in over_file] == wanted
 
 
+@pytest.mark.slow  # quick: test_ways.py says what is read
 def test_columns_of_few_rows_are_read_together(tmp_path: Path, key: OwnerKey, monkeypatch: pytest.MonkeyPatch) -> None:
     """A statement for each would take time in the square of their number: minutes for a thousand."""
     statements: list[int] = []

@@ -154,6 +154,7 @@ def test_the_plain_service_never_hears_of_columns_that_are_not_plain(
     assert heard > plain
 
 
+@pytest.mark.slow  # quick: the tests above say what each is sent
 def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> None:
     asked = session("ward", target=Target(endpoint="http://127.0.0.1:9"))  # planning asks nobody
     told = {sql: asked.describe(asked.plan(sql)).leakage for sql in (*SOURCES, "SELECT MEDIAN(bill) FROM trial")}
@@ -169,6 +170,7 @@ def test_plan_says_what_each_service_learns(session: Callable[..., Session]) -> 
     assert not [text for each in told.values() for text in too_long(each)]
 
 
+@pytest.mark.slow  # quick: tests/functional/test_scan_services.py, over HTTP
 def test_over_http_as_in_this_process(session: Callable[..., Session], remote: tuple[Path, Target]) -> None:
     folder, target = remote
     asked = session(target=target, folder=folder)
@@ -257,6 +259,7 @@ def test_a_remote_answer_that_fails_a_check_is_refused(
     assert key_file.read_bytes() == before
 
 
+@pytest.mark.slow  # quick: the tests above say who is asked
 def test_one_segment_asks_nobody_for_totals(
     key: OwnerKey, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

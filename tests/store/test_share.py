@@ -53,6 +53,7 @@ def test_more_than_a_share_is_refused_before_anything_is_written(world: World) -
         world.collect()
 
 
+@pytest.mark.slow  # quick: the test above
 def test_the_limit_holds_where_shares_do(world: World) -> None:
     append(world, rows(*"CDEG"))
     world.contribute("north", rows(*"PQR"))

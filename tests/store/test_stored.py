@@ -51,6 +51,7 @@ def test_segments_are_cut(world: World) -> None:
     check(answer.rows, answer.bounds, truth(check_one))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scan", [False, True])
 def test_rows_come_back(world: World, scan: bool) -> None:
     world.put("ward", scan=scan, segment_rows=250)
@@ -62,6 +63,7 @@ def test_rows_come_back(world: World, scan: bool) -> None:
     assert found == wanted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("names", [["age"], ["ward"], ["bill", "ward"], ["admitted", "age"], ["email"], []])
 def test_some_columns_come_back(world: World, names: list[str]) -> None:
     world.put("ward")
@@ -71,6 +73,7 @@ def test_some_columns_come_back(world: World, names: list[str]) -> None:
     assert found == truth(f"SELECT {selected} FROM trial ORDER BY ALL")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [

@@ -78,7 +78,7 @@ def answered(session: Session, sql: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in session.ask(session.plan(sql)).result.rows]
 
 
-@pytest.mark.parametrize("step", sampled(6, 3, 1))  # reads
+@pytest.mark.parametrize("step", sampled(12, 3, 1))  # reads
 def test_a_statement_that_names_a_table_often_sees_one_version(given: dict[str, Any], step: int) -> None:
     """Whenever another process commits while it is planned and answered."""
     rows, at = 90, 1 - step
@@ -146,6 +146,7 @@ def test_a_snapshot_of_one_table(given: dict[str, Any]) -> None:
             connection.execute("SELECT COUNT(*) FROM t JOIN other ON t.s = other.s")
 
 
+@pytest.mark.slow  # quick: the test above
 def test_a_snapshot_in_the_shell(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     with opened(Folder(given["store"]), given) as session:
         shell = Shell(session, complete(Asking, {}), lambda work: work())

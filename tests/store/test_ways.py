@@ -84,6 +84,7 @@ def test_a_question_is_parsed_once_whatever_ways_it_has(session: Session, monkey
         assert parsed == [ITEMS, "SELECT SUM(bill) FROM trial"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fewer", [False, True])
 def test_what_is_foreseen_is_what_is_read(session: Session, monkeypatch: pytest.MonkeyPatch, fewer: bool) -> None:
     """Bytes, beside the list of cells, which is here by then."""
@@ -129,6 +130,7 @@ def test_padded_questions_are_foreseen_to_read_all(session: Session) -> None:
         assert not any("which of its objects" in lesson for lesson in everything.leakage.plain)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pad", [False, True])
 def test_plain_objects_are_read_of_the_segments_that_where_leaves(
     tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch, pad: bool
@@ -179,6 +181,7 @@ def test_totals_that_take_over_four_times_the_bytes_of_the_rows_are_not_read(
         assert session.ask(only_services).result.rows[0][0] == 22
 
 
+@pytest.mark.slow  # quick: test_warm.py, of the list of cells
 def test_rows_are_counted_by_the_list_of_cells_unless_it_is_longer(
     world: World, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

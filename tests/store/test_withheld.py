@@ -41,7 +41,7 @@ def released(world: Releases) -> None:
 world = copied_for_each(released, Releases)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "figure",
     [
@@ -73,6 +73,7 @@ def test_a_figure_that_needs_a_withheld_total_is_hidden(world: Releases, figure:
     assert "bill is known over 1 of 2 parts" in answer.trust
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "figure",
     ["SUM(age)", "COUNT(*)", "COUNT(ward)", "AVG(age)", "SUM(bill) FILTER (WHERE ward = 'A')", "COUNT(*) + SUM(age)"],
@@ -104,6 +105,7 @@ def test_decisions_on_a_withheld_total_are_marked(world: Releases) -> None:
     assert all("ORDER BY" in each for each in ordered.doubts)
 
 
+@pytest.mark.slow  # quick: the tests above
 def test_a_column_that_was_derived_later_is_known_in_later_parts(tmp_path: Path, key_file: Path) -> None:
     world, more = Releases(tmp_path / "world", key_file), rows([("C", "f")] * 9, 30)
     world.put(A)

@@ -44,6 +44,7 @@ def world(tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Wo
     return World(tmp_path / "world", key_file)
 
 
+@pytest.mark.slow  # quick: the tests below, and test_faults.py of two writers
 @pytest.mark.parametrize(("times", "least"), [(2, 20), pytest.param(5, 60, marks=pytest.mark.slow)])
 def test_appends_by_five_writers_at_once_conflict_with_nothing(world: World, times: int, least: int) -> None:
     """`times` by each, beside compactions, a deleter and questions. `least`: rows then."""
@@ -91,6 +92,7 @@ def test_an_append_is_made_though_a_delete_swept_what_it_wrote(world: World) -> 
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("swept", ["draft", "manifest"])
 def test_what_a_delete_sweeps_before_it_is_read_back_is_written_again(
     world: World, swept: str, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +143,7 @@ def test_an_append_is_done_though_the_table_moved_after_it(world: World) -> None
     assert world.newest("asks").open("trial").manifest.rows == 12
 
 
+@pytest.mark.slow  # quick: the test above
 def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others record something whenever it looks for changes by others."""
     world.begin(some("first", 0, 6))
@@ -163,6 +166,7 @@ def test_an_append_is_done_though_its_log_is_never_read(world: World, monkeypatc
     assert putting.append(tables, world.file(some("appends", 0)), "trial", Silent()).manifest.rows == 12
 
 
+@pytest.mark.slow  # quick: an append beside a delete, above
 def test_an_append_is_done_though_its_merge_reads_what_others_replaced(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,6 +254,7 @@ def ended(work: Callable[[], object]) -> tuple[str, ServiceError | CheckFailed |
     return "warned" if said else "", None, result
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "command"), CASES)
 def test_no_wrong_figure_and_no_lost_table(world: InStub, tmp_path: Path, name: str, command: str) -> None:
     wrong, how = WRONGS[name]
@@ -336,6 +337,7 @@ def test_a_store_without_conditions_is_refused_by_name_and_reason(stub: Stub, ho
         assert not stub.objects, "the probe is deleted, and nothing else is written"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("answer", "known"),
     [

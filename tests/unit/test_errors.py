@@ -25,22 +25,35 @@ CODES = frozenset(get_args(Code))
 DOCS = Path(__file__).parents[2] / "docs" / "output.md"
 
 
-def given() -> set[str]:
+Trees = dict[Path, ast.AST]
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """Every program text, parsed once: not longer than for these tests, since it is large."""
+    paths = [
+        path
+        for package in (cleave, cleave_shared, cleave_services)
+        for path in Path(next(iter(package.__path__))).rglob("*.py")
+    ]
+    return {path: ast.parse(path.read_text()) for path in paths}
+
+
+def given(trees: Trees) -> set[str]:
     """Codes of classes, of raises and of the table of DuckDB's errors."""
     found = {fault.code for fault in duckdb_errors.FAILED.values()} | {row[1] for row in duckdb_errors.PLANNED}
-    for package in (cleave, cleave_shared, cleave_services):
-        for path in Path(next(iter(package.__path__))).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                value = node.value if isinstance(node, ast.keyword) and node.arg == "code" else None
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "code":
-                    value = node.value
-                if isinstance(value, ast.Constant) and value.value in CODES:
-                    found.add(value.value)
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            value = node.value if isinstance(node, ast.keyword) and node.arg == "code" else None
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "code":
+                value = node.value
+            if isinstance(value, ast.Constant) and value.value in CODES:
+                found.add(value.value)
     return found
 
 
-def test_every_code_is_given_and_has_an_exit_code() -> None:
-    assert given() == CODES
+def test_every_code_is_given_and_has_an_exit_code(trees: Trees) -> None:
+    assert given(trees) == CODES
     assert EXIT_CODES.keys() == CODES
 
 
@@ -51,10 +64,10 @@ NO_OPTION = (  # usage that is about several options, columns or none
 )
 
 
-def usage() -> Iterator[tuple[str, str]]:
+def usage(trees: Trees) -> Iterator[tuple[str, str]]:
     """Message and option ("" for none) of every UsageError that is raised. What is formatted in is an underscore."""
-    for path in Path(next(iter(cleave.__path__))).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for tree in trees.values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "UsageError":
                 said, names = node.args[0], [ast.unparse(each.value) for each in node.keywords if each.arg == "name"]
                 parts = said.values if isinstance(said, ast.JoinedStr) else [said]
@@ -62,8 +75,8 @@ def usage() -> Iterator[tuple[str, str]]:
                 yield text, "".join(names)
 
 
-def test_errors_of_usage_name_their_option() -> None:
-    every = list(usage())
+def test_errors_of_usage_name_their_option(trees: Trees) -> None:
+    every = list(usage(trees))
     assert len(every) >= 40, "raises of UsageError are no longer found"
     assert [message for message, option in every if not (option or message.startswith(NO_OPTION))] == []
 
@@ -95,14 +108,8 @@ def parsings(tree: ast.AST) -> Iterator[int]:
 TEXT_METHODS = {name for name in dir(str) if not name.startswith("_")}
 
 
-def test_no_program_text_is_parsed_out_of_a_message() -> None:
-    found = [
-        f"{path}:{line}"
-        for package in (cleave, cleave_shared, cleave_services)
-        for path in Path(next(iter(package.__path__))).rglob("*.py")
-        for line in parsings(ast.parse(path.read_text()))
-    ]
-    assert found == []
+def test_no_program_text_is_parsed_out_of_a_message(trees: Trees) -> None:
+    assert [f"{path}:{line}" for path, tree in trees.items() for line in parsings(tree)] == []
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,7 @@ def texts(table: Any, name: str = "x") -> list[Any]:
     return [value for (value,) in rows]
 
 
+@pytest.mark.slow  # quick: test_inputs.py reads Parquet, the tests below frames
 def test_a_frame_and_a_parquet_file_are_alike(tmp_path: Path) -> None:
     arrays: dict[str, pa.Array] = {}
     for number, (type_, value, _) in enumerate(ALIKE):

@@ -78,6 +78,7 @@ def test_every_record_is_read(tmp_path: Path, start: int) -> None:
         assert read(tmp_path / "t.csv", written.schema) == written.rows, (seed, written.content)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("inner", BREAKS)
 @pytest.mark.parametrize("end", BREAKS)
 def test_a_header_of_several_lines_is_proposed_and_read(tmp_path: Path, end: str, inner: str) -> None:
@@ -193,6 +194,7 @@ def one_row_more(reading: CsvReading) -> Iterator[str]:
         yield f"(FROM {sql} UNION ALL SELECT {', '.join(['NULL'] * len(reading.casts))})"
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("reader", [one_row_less, one_row_more])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

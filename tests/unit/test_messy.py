@@ -52,7 +52,7 @@ def expected(text: str, width: int, quote: str) -> list[tuple[str | None, ...]]:
 
 
 @pytest.mark.parametrize("start", range(0, 1000 * FACTOR, 25))
-@pytest.mark.sampled(20, 4)
+@pytest.mark.sampled(40, 4)
 def test_a_messy_file_is_read_as_python_reads_it_or_refused(tmp_path: Path, start: int) -> None:
     refused: list[str] = []
     for seed in range(start, start + 25):

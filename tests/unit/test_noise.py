@@ -54,7 +54,7 @@ def kept(rows: np.ndarray, most_rows: int, without: int) -> np.ndarray:
     return np.stack([[(part * (ward == each)).sum(1) for each in range(WARDS)] for part in parts]).transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize("most_rows", [1, 2, 3])
+@pytest.mark.parametrize("most_rows", [2, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 3))])
 def test_no_person_moves_a_number_by_more_than_its_sensitivity(most_rows: int) -> None:
     """All tables of up to 5 rows and 3 people, which differ by one person; also that no bound is larger than needed."""
     made = statistics([CLAMP], most_rows, Fraction(1), squares=True, split=NO_SPLIT)

@@ -220,7 +220,7 @@ TYPED = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sql", TYPED)
 def test_values_cast_back_exactly(sql: str) -> None:
     got = ask(None, 2, keys=[sql], aggregates=[f"any_value({sql})"])

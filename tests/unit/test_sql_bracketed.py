@@ -83,7 +83,7 @@ def answered(engine: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[object, 
         return None
 
 
-@pytest.mark.parametrize("step", [29, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [58, pytest.param(7, marks=pytest.mark.slow)])
 def test_every_mixed_form_is_answered_as_duckdb_answers_it(
     table: Schema, engine: duckdb.DuckDBPyConnection, step: int
 ) -> None:
