@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import traceback
 import warnings
@@ -26,21 +25,10 @@ from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
+from cleave.gateway.codecs import COPY_END, COPY_HEAD, line, parameter, row
 from cleave.gateway.rights import Rights, planned
 from cleave.gateway.states import NOT_PUBLIC, STATES
-from cleave.gateway.values import (
-    COPY_END,
-    COPY_HEAD,
-    TEXT,
-    is_nested,
-    line,
-    oid_of,
-    oid_of_parameter,
-    parameter,
-    row,
-    spread,
-    type_of,
-)
+from cleave.gateway.types import JSON, TEXT, element_of, oid_of, spread, type_of
 from cleave.gateway.wire import message
 from cleave.sql.catalog import Catalog
 from cleave.sql.parameters import Typed
@@ -49,6 +37,7 @@ from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
 from cleave.table.progress import no_bars
 from cleave.table.trees import mapped
+from cleave.table.types import is_shown_as_it_is
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
@@ -68,7 +57,8 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 64 << 20  # of an answer
 _BATCH: Final = 4096  # rows per frame of JSON
 _FRAME: Final = 1 << 17  # bytes per frame of PostgreSQL's messages
-_YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
+_CATALOGUE: Final = {"OID[]": "UINTEGER[]", "INT2VECTOR": "SMALLINT[]", "OIDVECTOR": "UINTEGER[]"}  # DuckDB's types
+_NO_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')  # and texts, in which both are allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +318,7 @@ def _with_parameters(
         return statement.with_parameters(request.parameters), []
     oids = [oid for oid, *_ in given]
     if request.form == "none" or 0 in oids:
-        shown = map(oid_of_parameter, types_in(statement))
+        shown = (oid_of(each) if each else TEXT for each in types_in(statement))
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
         said = f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound"
@@ -337,8 +327,7 @@ def _with_parameters(
         nulls = [Typed(None, type_of(oid)) for oid in oids]
         return statement.with_parameters(nulls), oids
     values = [parameter(oid, content, binary=binary) for oid, (_, content, binary) in zip(oids, given, strict=True)]
-    typed = [Typed(None, type_of(oid)) if value is None else value for oid, value in zip(oids, values, strict=True)]
-    return statement.with_parameters(typed), oids
+    return statement.with_parameters(values), oids
 
 
 def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
@@ -412,7 +401,7 @@ def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
         yield len(held.rows), _arrow(held)
     elif request.form == "json":
         for start in range(0, len(held.rows), _BATCH):
-            rows = [_texts([*map(_plain, row)], held.types) for row in held.rows[start : start + _BATCH]]
+            rows = [[*map(_plain, row)] for row in held.rows[start : start + _BATCH]]
             yield len(rows), json.dumps(rows)[1:-1].encode()
     else:
         yield from _messages(held, request)
@@ -436,7 +425,7 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
         if header:
             yield 0, message(kind, line([TEXT] * len(oids), is_csv=is_csv)(held.names))
     parts, count, size = [], 0, 0
-    for values in _with_json(held).rows:
+    for values in _with_lists(held).rows:
         parts.append(message(kind, before + encode(values)))
         before, count, size = b"", count + 1, size + len(parts[-1])
         if size > _FRAME:
@@ -445,18 +434,34 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
     yield count, b"".join([*parts, message(kind, before + after)] if after else parts)
 
 
-def _with_json(held: Records) -> Records:
-    """`held` with lists, structs and maps as JSON."""
-    nested = [place for place, type_ in enumerate(held.types) if is_nested(type_)]
+def _with_lists(held: Records) -> Records:
+    """`held` with arrays as Python's lists, and structs, maps and lists of lists as JSON."""
+    nested = {place: sql for place, type_ in enumerate(held.types) if (sql := _as_list(type_))}
     if not nested or not held.rows:
         return held
     columns = list(map(list, zip(*held.rows, strict=True)))
     with private() as connection:
-        for place in nested:
+        for place, shown in nested.items():
             texts = [None if each is None else str(each) for each in columns[place]]
-            sql = f"SELECT to_json(CAST(v AS {held.types[place]}))::VARCHAR FROM (SELECT unnest(?::VARCHAR[]) AS v)"
-            columns[place] = [text for (text,) in connection.execute(sql, [texts]).fetchall()]
+            sql = f"SELECT {shown} FROM (SELECT unnest(?::VARCHAR[]) AS v)"
+            columns[place] = [_as_json(value) for (value,) in connection.execute(sql, [texts]).fetchall()]
     return Records(held.names, held.types, list(map(list, zip(*columns, strict=True))))
+
+
+def _as_list(type_: str) -> str:
+    """SQL for the list or the JSON of DuckDB's text v of a type; "" for a type that needs neither."""
+    type_ = _CATALOGUE.get(type_, type_)
+    value = f"CAST(v AS {type_})"
+    if element := element_of(type_):
+        return value if is_shown_as_it_is(element) else f"list_transform({value}, lambda x: CAST(x AS VARCHAR))"
+    return f"CAST(to_json({value}) AS VARCHAR)" if oid_of(type_) == JSON and type_ != "JSON" else ""
+
+
+def _as_json(value: Any) -> Any:
+    """DuckDB's JSON with texts instead of NaN and infinities, as in PostgreSQL; a list unchanged."""
+    if not isinstance(value, str):
+        return value
+    return _NO_NUMBER.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', value)
 
 
 def _bounded(frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -476,17 +481,6 @@ def _too_large() -> QueryRefused:
 
 def _plain(value: object) -> str | None:
     return None if value is None else plain(value)
-
-
-def _texts(row: Sequence[str | None], types: Sequence[str]) -> list[str | None]:
-    """The texts of a row. None for values without a JSON form: NaN, infinities, years before 1 or after 9999."""
-    return [None if text is None or _is_beyond(text, type_) else text for text, type_ in zip(row, types, strict=True)]
-
-
-def _is_beyond(text: str, type_: str) -> bool:
-    if type_ in ("DOUBLE", "FLOAT"):
-        return not math.isfinite(float(text))
-    return type_.startswith(("DATE", "TIMESTAMP")) and not _YEAR.match(text)
 
 
 def _arrow(held: Records) -> bytes:
