@@ -255,7 +255,12 @@ _CODECS: Final = {
     ),
     1114: _moment("TIMESTAMP", zoned=False),
     1184: _moment("TIMESTAMP WITH TIME ZONE", zoned=True),
-    1186: Codec(moments.span_text, moments.span_binary, _typed("INTERVAL"), _typed("INTERVAL", moments.span_of)),
+    1186: Codec(
+        moments.span_text,
+        moments.span_binary,
+        _typed("INTERVAL", moments.read_span),
+        _typed("INTERVAL", moments.span_of),
+    ),
     1266: Codec(
         plain,
         moments.zoned_clock_binary,

@@ -85,6 +85,12 @@ def read_moment(text: str, *, zoned: bool = False) -> str:
     return f"{read['day']}{' (BC)' if read['bc'] else ''} {read['clock'] or '00:00:00'}{zone}"
 
 
+def is_only_postgresql(text: str) -> bool:
+    """True for the text of a time with a zone or an era, which DuckDB reads otherwise or not at all."""
+    read = _GIVEN.fullmatch(text)
+    return read is not None and bool(read["zone"] or read["bc"])
+
+
 def clock_number(text: str) -> int:
     """Microseconds of a time of day."""
     hours, minutes, seconds = text.split(":")[:3]
@@ -111,6 +117,11 @@ def zoned_clock_of(content: bytes) -> str:
     """DuckDB's text of a time with a zone."""
     micro, west = struct.unpack("!qi", content)
     return f"{clock_of(micro)}{'-' if west > 0 else '+'}{clock_of(abs(west) * 1_000_000)[:8]}"
+
+
+def read_span(text: str) -> str:
+    """DuckDB's text of an interval from PostgreSQL's, which has + after a negative part."""
+    return re.sub(r"\+(?=\d)", "", text)
 
 
 def span_text(text: str) -> str:

@@ -1,8 +1,8 @@
 """Types in PostgreSQL's protocol: the OID of each type of DuckDB, and DuckDB's type of each parameter.
 
 types.csv has PostgreSQL's types with DuckDB's of the same values. Three more are the catalog's: OID, INT2VECTOR and
-OIDVECTOR. A list of them, or of fixed length, is an array. Lists of lists, structs and maps are JSON. Unions are texts,
-since DuckDB's text of a union does not name its member.
+OIDVECTOR. A list of them, or of fixed length, is an array. Lists of lists, structs and maps are JSON. Unions, and
+structs and maps of lists of JSON, are texts: DuckDB does not read its own text of these.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZES: Final = {int(each["oid"]): int(each["size"]) for each in TYPES}
 _PARAMETERS: Final = {0: "VARCHAR"} | {int(each["oid"]): each["parameter"] for each in TYPES if each["parameter"]}
 _LIST: Final = re.compile(r"(.*)\[\d*\]", re.DOTALL)
 _NESTED: Final = re.compile(r"(?:STRUCT|MAP|TUPLE)\(|.*\[\d*\]$", re.DOTALL)
-_UNION: Final = re.compile(r"\bUNION\(")
+_UNREADABLE: Final = re.compile(r"\bUNION\(|\(.*\bJSON\[|\bJSON(?:\[\d*\]){2}", re.DOTALL)
 
 
 def oid_of(type_: str) -> int:
@@ -39,10 +39,10 @@ def oid_of(type_: str) -> int:
 
     >>> oid_of("DECIMAL(9,2)"), oid_of("DECIMAL(9,2)[]"), oid_of("DATE[3]"), oid_of("STRUCT(a INTEGER)")
     (1700, 1231, 1182, 114)
-    >>> oid_of("INTEGER[][]"), oid_of("ENUM('a')"), oid_of("UNION(a INTEGER)[]")
-    (114, 25, 25)
+    >>> oid_of("INTEGER[][]"), oid_of("ENUM('a')"), oid_of("UNION(a INTEGER)[]"), oid_of("STRUCT(a JSON[])")
+    (114, 25, 25, 25)
     """
-    if _UNION.search(type_):
+    if _UNREADABLE.search(type_):
         return TEXT
     if element := element_of(type_):
         return _ARRAYS[oid_of(element)]
@@ -54,7 +54,7 @@ def oid_of(type_: str) -> int:
 def element_of(type_: str) -> str:
     """The type of the elements of a list that is an array in PostgreSQL; "" for other types."""
     found = _LIST.fullmatch(type_)
-    return found[1] if found and not _UNION.search(type_) and not _NESTED.match(found[1]) else ""
+    return found[1] if found and not _UNREADABLE.search(type_) and not _NESTED.match(found[1]) else ""
 
 
 def modifier_of(type_: str) -> int:

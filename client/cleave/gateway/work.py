@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,12 +26,12 @@ from cleave.ask.pointing import point
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
 from cleave.gateway.codecs import COPY_END, COPY_HEAD, line, parameter, row
+from cleave.gateway.moments import is_only_postgresql
 from cleave.gateway.rights import Rights, planned
 from cleave.gateway.states import NOT_PUBLIC, STATES
-from cleave.gateway.types import JSON, TEXT, element_of, oid_of, spread, type_of
+from cleave.gateway.types import ARRAYS, JSON, TEXT, element_of, oid_of, spread
 from cleave.gateway.wire import message
 from cleave.sql.catalog import Catalog
-from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
@@ -58,6 +58,7 @@ MOST_BYTES: Final = 64 << 20  # of an answer
 _BATCH: Final = 4096  # rows per frame of JSON
 _FRAME: Final = 1 << 17  # bytes per frame of PostgreSQL's messages
 _CATALOGUE: Final = {"OID[]": "UINTEGER[]", "INT2VECTOR": "SMALLINT[]", "OIDVECTOR": "UINTEGER[]"}  # DuckDB's types
+_DECODER: Final = json.JSONDecoder()
 _NO_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')  # and texts, in which both are allowed
 
 
@@ -316,18 +317,62 @@ def _with_parameters(
     given = [each for each in request.parameters if isinstance(each, tuple)]
     if request.form in ("json", "arrow"):
         return statement.with_parameters(request.parameters), []
-    oids = [oid for oid, *_ in given]
-    if request.form == "none" or 0 in oids:
-        shown = (oid_of(each) if each else TEXT for each in types_in(statement))
+    oids, types = [oid for oid, *_ in given], list[str]()
+    marked, constants = _with_constants(statement)
+    if request.form == "none" or 0 in oids or constants:
+        types = types_in(marked)
+        count = len(types) - len(constants)
+        shown = (oid_of(each) if each else TEXT for each in types[:count])
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
         said = f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound"
         raise QueryRefused(said, code="parameter")
-    if request.form == "none":
-        nulls = [Typed(None, type_of(oid)) for oid in oids]
-        return statement.with_parameters(nulls), oids
-    values = [parameter(oid, content, binary=binary) for oid, (_, content, binary) in zip(oids, given, strict=True)]
-    return statement.with_parameters(values), oids
+    contents = [(None, False)] * len(oids) if request.form == "none" else [each[1:] for each in given]
+    values = [parameter(oid, each, binary=binary) for oid, (each, binary) in zip(oids, contents, strict=True)]
+    values += map(_constant, constants, types[len(oids) :])
+    return marked.with_parameters(values), oids
+
+
+_BRACES: Final = re.compile(r"\s*+\{.*\}\s*+", re.DOTALL)
+
+
+def _with_constants(statement: Statement) -> tuple[Statement, list[str]]:
+    """The statement with further parameters instead of texts that PostgreSQL reads in another way, and these texts.
+
+    These are arrays and times. As for a parameter, the place of such a text tells its type.
+    """
+    parameters = {part["identifier"] for part in parts_of(statement.tree) if part.get("class") == "PARAMETER"}
+    texts: list[str] = []
+
+    def put(node: dict[str, Any]) -> dict[str, Any]:
+        literal = node.get("literal") or {} if node.get("class") == "CONSTANT" else {}
+        text = literal.get("text", "")
+        if literal.get("kind") != "STRING" or not (_BRACES.fullmatch(text) or is_only_postgresql(text)):
+            return node
+        texts.append(text)
+        place = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
+        return _placeholder() | place | {"identifier": str(len(parameters) + len(texts))}
+
+    tree = mapped(statement.tree, put)
+    return (Statement(statement.text, tree), texts) if texts else (statement, [])
+
+
+@cache
+def _placeholder() -> dict[str, Any]:
+    node: dict[str, Any] = tree_of("SELECT $1")["statements"][0]["node"]["select_list"][0]
+    return node
+
+
+def _constant(text: str, type_: str) -> object:
+    """The value of a constant whose place has a type; the text itself if that is no array or time, or has no such
+    value.
+    """
+    oid = oid_of(type_) if type_ else TEXT
+    if oid in (TEXT, JSON) or not (oid in ARRAYS or type_.startswith(("DATE", "TIMESTAMP"))):
+        return text
+    with contextlib.suppress(QueryRefused):
+        return parameter(oid, text.encode(), binary=False)
+    return text
 
 
 def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
@@ -443,6 +488,9 @@ def _with_lists(held: Records) -> Records:
     with private() as connection:
         for place, shown in nested.items():
             texts = [None if each is None else str(each) for each in columns[place]]
+            if held.types[place] == "JSON[]":  # DuckDB does not read its own text of such a list
+                columns[place] = [None if each is None else _documents(each) for each in texts]
+                continue
             sql = f"SELECT {shown} FROM (SELECT unnest(?::VARCHAR[]) AS v)"
             columns[place] = [_as_json(value) for (value,) in connection.execute(sql, [texts]).fetchall()]
     return Records(held.names, held.types, list(map(list, zip(*columns, strict=True))))
@@ -455,6 +503,21 @@ def _as_list(type_: str) -> str:
     if element := element_of(type_):
         return value if is_shown_as_it_is(element) else f"list_transform({value}, lambda x: CAST(x AS VARCHAR))"
     return f"CAST(to_json({value}) AS VARCHAR)" if oid_of(type_) == JSON and type_ != "JSON" else ""
+
+
+def _documents(text: str) -> list[str | None]:
+    """The texts in DuckDB's text of a list of JSON."""
+    items: list[str | None] = []
+    place = 1
+    while place < len(text) - 1:
+        if text.startswith("NULL", place):
+            items.append(None)
+            end = place + 4
+        else:
+            _, end = _DECODER.raw_decode(text, place)
+            items.append(text[place:end])
+        place = end + 2  # a comma and a blank
+    return items
 
 
 def _as_json(value: Any) -> Any:
