@@ -101,9 +101,9 @@ def test_spending_again_and_exact_releases_of_a_dropped_table_are_confirmed(part
     cleave.drop("second", **place)
     cleave.put(patients, "second", by="ward", entity="email", **place)
     told = west.fails(3, "release", "new", "second", "--to", carol, *NOISE, *STORE)
-    assert "was dropped, and had exact releases" in told
+    assert "was dropped or restored, and had exact releases" in told
     how: dict[str, Any] = {"to": carol, "epsilon": 1, "most_rows": 1, **place}
-    with pytest.raises(cleave.InputError, match="was dropped, and had exact releases"):
+    with pytest.raises(cleave.InputError, match="was dropped or restored, and had exact releases"):
         cleave.release("second", **how)
     facts = cleave.release("second", yes=True, **how)
     assert isinstance(facts, cleave.NoisyReleaseFacts)

@@ -248,7 +248,7 @@ def test_a_table_put_again_after_a_drop_keeps_its_noisy_releases_in_mind(world: 
     world.draw("carol")
     drop(world.tables()[0], world.name)
     world.put(made())
-    with pytest.raises(InputError, match="was dropped, and had noisy releases"):
+    with pytest.raises(InputError, match="was dropped or restored, and had noisy releases"):
         world.release("carol")
     world.release("carol", yes=True)
     world.release("carol")  # that was confirmed

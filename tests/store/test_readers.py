@@ -710,6 +710,7 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
             "batches": Batches.of([Batch(id="x", digest="")]),
             "local": ("x",),
             "release": "x",
+            "had_exact": 1,
             "segments": Segments.of(each.model_copy(update=more) for each in opened.manifest.segments),
         }
     )
@@ -728,7 +729,7 @@ def test_a_view_names_all_that_it_shows(world: Place) -> None:
             **{each: getattr(manifest, each) for each in own},
             **dict.fromkeys(("by", "measures", "contributors", "batches", "local", "readers", "cells"), ()),
             **{"doomed": (), "doomed_plain": (), "copied": (), "revoking": (), "sweeps": 0, "swept": ""},
-            **{"format": 3, "key": key, "scanned": 0, "release": None},
+            **{"format": 3, "key": key, "scanned": 0, "release": None, "had_exact": 0},
             **{each: getattr(shown, each) for each in ("schema_toml", "sealed", "segments")},
         }
         places = [manifest.sealed.index(each) for each in shown.sealed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ import pytest
 
 from cleave.ckks.key_file import create_key, open_key
 from cleave.maintain.rotate import move_table as rotate
-from cleave.releases import noisy as of_noise
 from cleave.releases.exact import ExactChoices, ExactDraft
-from cleave.releases.kind import require
+from cleave.releases.kind import ReleaseDraft, require
+from cleave.releases.kind import made as make
 from cleave.releases.noisy import NoisyDraft
 from cleave.releases.page import page_of
 from cleave.releases.releases import KINDS, drafted
 from cleave.store import put as putting
+from cleave.store.accepting import accept
 from cleave.store.dropping import drop
 from cleave.store.manifest import Manifest, NoisyRelease
+from cleave.store.schemas import load_stored_schema
 from cleave.store.seen_versions import SeenVersions
 from cleave.store.tables import Tables
 from cleave.table.progress import Silent
@@ -74,12 +77,11 @@ def restored(_: NoisyReleases, broken: Break) -> None:
 
 
 def no_one(_: NoisyReleases, broken: Break) -> None:
-    real = of_noise.load_stored_schema
-    broken.setattr(of_noise, "load_stored_schema", lambda manifest: real(manifest).about(()))
+    broken.setattr("cleave.releases.noisy.load_stored_schema", lambda manifest: load_stored_schema(manifest).about(()))
 
 
 def long(_: NoisyReleases, broken: Break) -> None:
-    broken.setattr(of_noise, "MOST_TABLE_ROWS", 100)
+    broken.setattr("cleave.releases.noisy.MOST_TABLE_ROWS", 100)
 
 
 EXACT, NEW = ExactChoices(), ExactChoices(new_lineage=True)
@@ -97,7 +99,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("noisy", "spends again"): (changed, {}),
     ("noisy", "loses"): (drawn, {"clamps": {}}),
 }
-DRAFTS = {"exact": ExactDraft, "noisy": NoisyDraft}
+DRAFTS: dict[str, type[ReleaseDraft]] = {"exact": ExactDraft, "noisy": NoisyDraft}
 
 
 def test_all_reasons_are_tried_and_documented() -> None:
@@ -171,7 +173,9 @@ def test_no_cell_of_an_earlier_draw_is_taken(world: NoisyReleases) -> None:
 def test_exact_releases_of_a_dropped_table_exclude_noisy_ones(world: NoisyReleases, tmp_path: Path) -> None:
     world.release("carol")
     dropped_and_put(world)
-    with pytest.raises(InputError, match=r"was dropped, and had exact releases: .* promise of the noisy one is void"):
+    with pytest.raises(
+        InputError, match=r"was dropped or restored, and had exact releases: .* promise of the noisy one is void"
+    ):
         world.draw("carol")
     key = tmp_path / "new.json"
     create_key(key, None)
@@ -179,13 +183,13 @@ def test_exact_releases_of_a_dropped_table_exclude_noisy_ones(world: NoisyReleas
     new = Tables(copy.stores(), open_key(key, None), SeenVersions(tmp_path / "of the new key.json"))
     assert rotate(copy.tables()[0], new, copy.name, Silent()).manifest.had_exact, "under another key too"
     (world.root / "owner.json").unlink()  # another machine, which has only the store
-    with pytest.raises(InputError, match="was dropped, and had exact releases"):
+    with pytest.raises(InputError, match="was dropped or restored, and had exact releases"):
         world.draw("carol")
     draft = world.draft("carol", yes=True)
     assert "promise of the noisy one is void" in page_of(draft)
     assert any("void" in each for each in world.draw("carol", yes=True).confirmed)
     dropped_and_put(world)
-    with pytest.raises(InputError, match="was dropped, and had exact releases"):
+    with pytest.raises(InputError, match="was dropped or restored, and had exact releases"):
         world.draw("carol")
 
 
@@ -229,3 +233,40 @@ def test_without_choices_new_analysts_get_the_newest_numbers(world: NoisyRelease
     draft = drafted(world.tables()[0], world.name, {"dave": world.public_of("dave")})
     assert "sealed again" in page_of(draft)
     assert not draft.publishes
+
+
+def test_exact_releases_that_a_restored_copy_lacks_exclude_noisy_ones(world: NoisyReleases) -> None:
+    shutil.copytree(world.root / "s", world.root / "old")
+    world.release("carol")
+    shutil.rmtree(world.root / "s")
+    shutil.copytree(world.root / "old", world.root / "s")
+    tables = world.tables()[0]
+    accept(tables, world.name, tables.shown(world.name).manifest.version)
+    assert not world.open().manifest.had_exact
+    with pytest.raises(InputError, match=r"was dropped or restored, and had exact releases: .* promise"):
+        world.draw("carol")
+    assert any("void" in each for each in world.draw("carol", yes=True).confirmed)
+
+
+def test_a_copy_with_noisy_releases_that_lacks_exact_ones_excludes_more_noisy_ones(world: NoisyReleases) -> None:
+    world.draw("carol")
+    shutil.copytree(world.root / "s", world.root / "old")
+    world.release(yes=True)
+    shutil.rmtree(world.root / "s")
+    shutil.copytree(world.root / "old", world.root / "s")
+    tables = world.tables()[0]
+    accept(tables, world.name, tables.shown(world.name).manifest.version)
+    for change in (lambda: None, lambda: append(world)):
+        change()
+        with pytest.raises(InputError, match=r"table 'trial' had exact releases: .* void; .* has spent epsilon 1"):
+            world.draw("carol", most_rows=4)
+
+
+@pytest.mark.parametrize("yes", [False, True])
+def test_a_new_analyst_alone_never_begins_exact_releases_after_noisy_ones(world: NoisyReleases, *, yes: bool) -> None:
+    world.draw("carol")
+    before = world.drawn("carol")
+    draft = drafted(world.tables()[0], world.name, {"dave": world.public_of("dave")}, yes=yes)
+    assert (make(draft).publishes, draft.confirmed) == (False, ())
+    assert world.drawn("dave") == before
+    assert (world.spent(), world.open().manifest.had_exact) == (1_000_000, 0)

@@ -142,8 +142,8 @@ class ReleaseSource(VersionedSource[OpenedRelease]):
                 raise not_by_totals(error, release.by, sums.answers, sums.more) from None
         cut = release.shown(cut)
         threshold = Threshold.of(options, {})
-        if threshold.least and isinstance(release, OpenedNoisy):
-            raise QueryRefused("a noisy release shows all groups, and says of none how large it is")
+        if threshold.least and release.no_threshold:
+            raise QueryRefused(release.no_threshold)
         return AnswerPlan(cut, (release.way(sums, cut),), threshold=threshold)
 
     def _assumed_of(self, version: OpenedRelease) -> str:

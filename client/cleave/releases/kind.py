@@ -234,8 +234,11 @@ def made(draft: ReleaseDraft) -> ReleaseFacts:
 
 
 def excluded(manifest: Manifest, there: str, other: str) -> str:
-    """Say that the table has releases of another kind, or had them before it was dropped."""
-    has = "has" if manifest.release is not None else "was dropped, and had"
+    """Say that the table has releases of another kind, `there`, or had them before it was dropped or restored."""
+    if manifest.release is None:
+        has = "was dropped or restored, and had"
+    else:
+        has = "has" if manifest.release.kind == there else "had"
     return (
         f"table {manifest.table!r} {has} {there} releases: with {other} besides, the promise of the noisy one is void"
     )

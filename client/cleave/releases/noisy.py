@@ -144,10 +144,9 @@ def _over_budget(draft: NoisyDraft) -> str:
 
 
 def _after_exact(draft: NoisyDraft) -> str:
-    manifest = draft.opened.manifest
-    if manifest.noisy is not None or not manifest.had_exact:
+    if draft.repeats or not draft.had_exact:
         return ""
-    return excluded(manifest, "exact", "a noisy one")
+    return excluded(draft.opened.manifest, "exact", "a noisy one")
 
 
 def _spends_again(draft: NoisyDraft) -> str:
@@ -186,7 +185,7 @@ class NoisyDraft(ReleaseDraft):
         Reason(
             "spends again",
             _spends_again,
-            "`release new NAME --to FILE` without --epsilon gives new analysts the numbers drawn before, for nothing",
+            "if the newest release is noisy, `release new NAME --to FILE` gives new analysts its numbers, for nothing",
             by_yes=True,
         ),
         Reason("loses", _losing, "name these too: analysts query only the newest release", by_yes=True),
@@ -219,6 +218,10 @@ class NoisyDraft(ReleaseDraft):
         return self.tables.spent(self.opened)
 
     @property
+    def had_exact(self) -> bool:
+        return self.tables.had_exact(self.opened)
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """What analysts read in the newest release and would not find in this one, such as "cells by ward"."""
         past = self.opened.manifest.noisy
@@ -228,7 +231,7 @@ class NoisyDraft(ReleaseDraft):
         choices, budget = self.plan.choices, self.kind.budget
         most = "no budget is set" if budget is None else f"budget {epsilon_text(budget)}"
         yield f"- SHA-256 of all choices: {self.request}"
-        if self.opened.manifest.had_exact:
+        if self.had_exact:
             yield "- the table has, or had, exact releases: with them the promise of this release is void"
         yield f"- people: rows with equal {', '.join(self.plan.reading.entity)} are about one person"
         yield f"- of each person: at most {counted(choices.most_rows, 'row')}, drawn at random"

@@ -36,14 +36,15 @@ def drafted(
 ) -> ReleaseDraft:
     """The next release, for current analysts and those in `to`.
 
-    Without `choices` new analysts get the numbers of the newest release; without new analysts it is an exact release.
-    `yes`: confirms reasons against it. Raises InputError for all others, and for choices that do not fit the table.
+    Without `choices` new analysts get the numbers of the newest release, also with `yes`. Without new analysts it is an
+    exact release. `yes`: confirms reasons against it. Raises InputError for all others, and for choices that do not fit
+    the table.
     """
     opened = tables.open(table)
     newest = newest_of(tables, opened)
     if choices is not None:
         draft = KINDS[choices.KIND](tables, opened).drafted(to, choices)
-    elif newest is not None and to and not yes:
+    elif newest is not None and to:
         draft = newest.unasked(to)
     else:
         draft = ExactReleases(tables, opened).unasked(to)

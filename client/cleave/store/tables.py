@@ -160,6 +160,11 @@ class Tables(Newest):
         """
         return self.memory.spent(self.tag(opened.manifest.table), opened.head.spent)
 
+    def had_exact(self, opened: Opened) -> bool:
+        """True if tables with this name had exact releases, also ones that were dropped here, or that a copy lacks."""
+        manifest = opened.manifest
+        return bool(manifest.had_exact) or self.memory.had_exact(self.tag(manifest.table))
+
     def record(self, opened: Opened, what: str, rows: int, **details: JsonValue) -> None:
         """Record an event in the log that changes nothing in the table, whatever others change meanwhile."""
         for left in reversed(range(_EVENT_TRIES)):

@@ -86,6 +86,8 @@ class NoisySums(KeptTotals):
 class OpenedNoisy(OpenedRelease):
     """One noisy release, opened."""
 
+    no_threshold = "a noisy release shows all groups, and says of none how large it is"
+
     def __init__(self, head: ReleaseHead, totals: NoisyTotals) -> None:
         super().__init__(head, totals, Cells(list(totals.keys()), [1] * totals.cells))
         self.totals = totals

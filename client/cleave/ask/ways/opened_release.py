@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from cleave.ask.way import Disclosures, Use, Uses, Way, Work
 from cleave.releases.release import ReleasedTotals, ReleaseHead
@@ -20,9 +20,10 @@ from cleave.table.table import Table
 
 
 class OpenedRelease(ABC):
-    """`rows`: that are released; None if nobody but the owner knows."""
+    """`rows`: that are released; None if nobody but the owner knows. `no_threshold`: why no answer has a threshold."""
 
     rows: int | None = None
+    no_threshold: ClassVar[str] = ""
 
     def __init__(self, head: ReleaseHead, totals: ReleasedTotals, cells: Cells) -> None:
         """Raises ValueError for a schema that is no TOML, and for by columns or measures that are not the schema's."""
