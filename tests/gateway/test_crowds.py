@@ -24,10 +24,10 @@ from cleave.front.admission import Admission, accept
 from cleave.front.certificates import Certificate, self_signed
 from cleave.front.http import Server
 from cleave.gateway import workers as of_workers
+from cleave.gateway.codecs import row
 from cleave.gateway.http import application, limited
 from cleave.gateway.postgres import Clients
 from cleave.gateway.refusal import Refused
-from cleave.gateway.values import row
 from cleave.gateway.wire import message
 from cleave.gateway.work import Request
 from cleave.gateway.workers import Reply

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cleave.gateway.values import TEXT, _binary, line, parameter, row
+from cleave.gateway.codecs import codec, line, parameter, row
+from cleave.gateway.types import TEXT
 from cleave.sql.parameters import Typed
 from cleave_shared.errors import QueryRefused
 
@@ -18,8 +19,8 @@ ARRAY = struct.Struct("!iiIiii")  # dimensions, NULLs, element, count, lower bou
 @pytest.mark.parametrize(
     ("oid", "text", "value"),
     [
-        (1009, "{}", []),
-        (1009, "{ }", []),
+        (1009, "{}", Typed("[]", "VARCHAR[]")),
+        (1009, "{ }", Typed("[]", "VARCHAR[]")),
         (1009, "{ a , b c ,NULL,null}", ["a", "b c", None, None]),
         (1009, r'{"NULL","",a\,b," x ","a\"\\b"}', ["NULL", "", "a,b", " x ", 'a"\\b']),
         (1007, "{1 , 2}", [1, 2]),
@@ -78,7 +79,7 @@ def test_bytes_that_are_no_values(oid: int, content: bytes) -> None:
 @pytest.mark.parametrize("oid", [700, 701])
 def test_a_float_as_text_is_the_one_in_binary(oid: int) -> None:
     for value in (0.1, 1e-40, 16777217.0, 3.4e38):
-        content: Any = _binary(oid, value)
+        content: Any = codec(oid).binary(value)
         assert parameter(oid, content, binary=True) == parameter(oid, repr(value).encode(), binary=False)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import duckdb
 
 from cleave.finish.result import Records
-from cleave.gateway.values import TYPES, is_nested, oid_of, size_of
+from cleave.gateway.types import TYPES, modifier_of, oid_of, size_of
 from cleave.sql.allowed import mentioned_in
 from cleave.sql.catalog import parameters_of, selects_of
 from cleave.sql.read import Statement, read_statement
@@ -25,7 +25,7 @@ from cleave.sql.refusals import refused
 from cleave.table.duck import closed_in, identifier, parts_of, tree_of
 from cleave.table.schema import Column
 from cleave.table.trees import MutableTree, mapped
-from cleave.table.types import decimals_of, digits_of, is_shown_as_it_is
+from cleave.table.types import is_shown_as_it_is
 from cleave.text.nearest import did_you_mean
 from cleave_shared.duckdb_errors import planned
 from cleave_shared.errors import Exhausted, QueryRefused
@@ -48,7 +48,10 @@ _CASTS: Final = {
     **dict.fromkeys(("int2vector", "oidvector", "aclitem", "pg_node_tree", "_text", "cstring"), "VARCHAR"),
 }
 _FUNCTIONS: Final = frozenset({"typinput", "typoutput", "typreceive", "typsend", "typanalyze", "typmodin", "typmodout"})
-_VECTORS: Final = {"indkey": 22, "indoption": 22, "indclass": 30, "indcollation": 30}
+_VECTORS: Final = {
+    **dict.fromkeys(("indkey", "indoption"), "INT2VECTOR"),
+    **dict.fromkeys(("indclass", "indcollation"), "OIDVECTOR"),
+}
 _OPERATORS: Final = {"~": "regexp_matches", "!~": "not_regexp", "json_build_object": "json_object"}
 _SHOW: Final = "SELECT table_name AS name FROM information_schema.tables ORDER BY name"
 _COLUMNS: Final = (
@@ -140,7 +143,7 @@ def answer(
 ) -> Records:
     """Answer a statement over the catalog or without a table. `most`: maximum rows.
 
-    `wire`: with the types of cleave.gateway.values instead of DuckDB's. `described`: only the columns. Raises
+    `wire`: with the types of cleave.gateway.types instead of DuckDB's. `described`: only the columns. Raises
     QueryRefused.
     """
     statement = _shown(statement, tables)
@@ -174,23 +177,25 @@ def answer(
 
 
 def parameters(statement: Statement) -> list[str]:
-    """The types of a statement's parameters, see cleave.sql.catalog.parameters_of."""
+    """The types of a statement's parameters, see cleave.sql.catalog.parameters_of, as cleave.gateway.types has them."""
     tree = _changed(statement)
     changed, needed = Statement(statement.text, tree), _needed(tree)
     with closing(closed_in(memory_limit=_MEMORY)) as connection:
         connection.execute(";".join(needed.values()))
-        return parameters_of(connection, changed)
+        return [_type(each, bool(needed)) for each in parameters_of(connection, changed)]
 
 
 def _type(type_: str, of_catalogue: bool, name: str = "") -> str:
-    """A type of an answer, as cleave.gateway.values names it."""
-    if of_catalogue and type_.endswith("[]") and not is_nested(type_[:-2]):
-        return f"LIST {_VECTORS.get(name, _type(type_[:-2], of_catalogue))}"
-    return "OID" if of_catalogue and type_ == "UINTEGER" else type_
+    """A type of an answer or a parameter, as cleave.gateway.types names it."""
+    if not of_catalogue:
+        return type_
+    if name in _VECTORS and type_ in ("SMALLINT[]", "UINTEGER[]"):
+        return _VECTORS[name]
+    return type_.replace("UINTEGER", "OID") if type_ in ("UINTEGER", "UINTEGER[]") else type_
 
 
 def _as_value(place: int, type_: str) -> str:
-    if type_ == "OID" or type_.startswith("LIST ") or is_shown_as_it_is(type_):
+    if type_ == "OID" or is_shown_as_it_is(type_):
         return f"#{place}"
     return f"CAST(#{place} AS VARCHAR)"
 
@@ -240,8 +245,7 @@ def _fill(
 def _columns(relation: int, table: Listed) -> Iterator[list[Any]]:
     keys = {name.lower(): place for place, name in enumerate(table.key, 1)}
     for number, column in enumerate(table.columns, 1):
-        oid, digits = oid_of(column.type), digits_of(column.type)
-        modifier = -1 if digits is None else (digits << 16 | (decimals_of(column.type) or 0)) + 4
+        oid, modifier = oid_of(column.type), modifier_of(column.type)
         key = keys.get(column.name.lower())
         required = not column.nullable or key is not None
         yield [relation, number, column.name, oid, size_of(oid), modifier, required, key, str(column.kind)]

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from cleave.front.admission import Admitted
 from cleave.front.certificates import Certificate
+from cleave.gateway.codecs import row
 from cleave.gateway.refusal import Refused
 from cleave.gateway.session import REPORTED, Command, CommandComplete, SessionSettings
-from cleave.gateway.values import TEXT, described, row, spread
+from cleave.gateway.types import TEXT, described, spread
 from cleave.gateway.wire import CANCEL, LOGIN_SECONDS, ClientStream, Fields, Gone, failure, message, messages_of, text
 from cleave.gateway.work import Request
 from cleave.gateway.workers import ClientGone, Reply, Workers, reply_while_connected

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,29 +25,19 @@ from cleave.ask.options import Asking, complete
 from cleave.ask.pointing import point
 from cleave.finish.result import Records, loaded, records, shown_columns
 from cleave.gateway import catalogue
+from cleave.gateway.codecs import COPY_END, COPY_HEAD, line, parameter, row
+from cleave.gateway.moments import is_only_postgresql
 from cleave.gateway.rights import Rights, planned
 from cleave.gateway.states import NOT_PUBLIC, STATES
-from cleave.gateway.values import (
-    COPY_END,
-    COPY_HEAD,
-    TEXT,
-    is_nested,
-    line,
-    oid_of,
-    oid_of_parameter,
-    parameter,
-    row,
-    spread,
-    type_of,
-)
+from cleave.gateway.types import ARRAYS, JSON, TEXT, element_of, oid_of, spread
 from cleave.gateway.wire import message
 from cleave.sql.catalog import Catalog
-from cleave.sql.parameters import Typed
 from cleave.sql.planner import names_in
 from cleave.sql.read import Statement, read_statement
 from cleave.table.duck import identifier, is_unicode, parts_of, private, tree_of
 from cleave.table.progress import no_bars
 from cleave.table.trees import mapped
+from cleave.table.types import is_shown_as_it_is
 from cleave.text.figures import plain
 from cleave.text.quantities import counted
 from cleave_shared.children import Channel
@@ -68,7 +57,9 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 64 << 20  # of an answer
 _BATCH: Final = 4096  # rows per frame of JSON
 _FRAME: Final = 1 << 17  # bytes per frame of PostgreSQL's messages
-_YEAR = re.compile(r"\d{4}-\d\d-\d\d(?!.*BC)")
+_CATALOGUE: Final = {"OID[]": "UINTEGER[]", "INT2VECTOR": "SMALLINT[]", "OIDVECTOR": "UINTEGER[]"}  # DuckDB's types
+_DECODER: Final = json.JSONDecoder()
+_NO_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')  # and texts, in which both are allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,19 +317,62 @@ def _with_parameters(
     given = [each for each in request.parameters if isinstance(each, tuple)]
     if request.form in ("json", "arrow"):
         return statement.with_parameters(request.parameters), []
-    oids = [oid for oid, *_ in given]
-    if request.form == "none" or 0 in oids:
-        shown = map(oid_of_parameter, types_in(statement))
+    oids, types = [oid for oid, *_ in given], list[str]()
+    marked, constants = _with_constants(statement)
+    if request.form == "none" or 0 in oids or constants:
+        types = types_in(marked)
+        count = len(types) - len(constants)
+        shown = (oid_of(each) if each else TEXT for each in types[:count])
         oids = [given or type_ for given, type_ in zip_longest(oids, shown, fillvalue=0)]
     if request.form != "none" and len(oids) != len(given):
         said = f"the statement has {counted(len(oids), 'parameter')}, and {len(given)} are bound"
         raise QueryRefused(said, code="parameter")
-    if request.form == "none":
-        nulls = [Typed(None, type_of(oid)) for oid in oids]
-        return statement.with_parameters(nulls), oids
-    values = [parameter(oid, content, binary=binary) for oid, (_, content, binary) in zip(oids, given, strict=True)]
-    typed = [Typed(None, type_of(oid)) if value is None else value for oid, value in zip(oids, values, strict=True)]
-    return statement.with_parameters(typed), oids
+    contents = [(None, False)] * len(oids) if request.form == "none" else [each[1:] for each in given]
+    values = [parameter(oid, each, binary=binary) for oid, (each, binary) in zip(oids, contents, strict=True)]
+    values += map(_constant, constants, types[len(oids) :])
+    return marked.with_parameters(values), oids
+
+
+_BRACES: Final = re.compile(r"\s*+\{.*\}\s*+", re.DOTALL)
+
+
+def _with_constants(statement: Statement) -> tuple[Statement, list[str]]:
+    """The statement with further parameters instead of texts that PostgreSQL reads in another way, and these texts.
+
+    These are arrays and times. As for a parameter, the place of such a text tells its type.
+    """
+    parameters = {part["identifier"] for part in parts_of(statement.tree) if part.get("class") == "PARAMETER"}
+    texts: list[str] = []
+
+    def put(node: dict[str, Any]) -> dict[str, Any]:
+        literal = node.get("literal") or {} if node.get("class") == "CONSTANT" else {}
+        text = literal.get("text", "")
+        if literal.get("kind") != "STRING" or not (_BRACES.fullmatch(text) or is_only_postgresql(text)):
+            return node
+        texts.append(text)
+        place = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
+        return _placeholder() | place | {"identifier": str(len(parameters) + len(texts))}
+
+    tree = mapped(statement.tree, put)
+    return (Statement(statement.text, tree), texts) if texts else (statement, [])
+
+
+@cache
+def _placeholder() -> dict[str, Any]:
+    node: dict[str, Any] = tree_of("SELECT $1")["statements"][0]["node"]["select_list"][0]
+    return node
+
+
+def _constant(text: str, type_: str) -> object:
+    """The value of a constant whose place has a type; the text itself if that is no array or time, or has no such
+    value.
+    """
+    oid = oid_of(type_) if type_ else TEXT
+    if oid in (TEXT, JSON) or not (oid in ARRAYS or type_.startswith(("DATE", "TIMESTAMP"))):
+        return text
+    with contextlib.suppress(QueryRefused):
+        return parameter(oid, text.encode(), binary=False)
+    return text
 
 
 def _types(statement: Statement, schemas: Mapping[str, Schema], tables: catalogue.ListedTables) -> list[str]:
@@ -412,7 +446,7 @@ def _frames(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
         yield len(held.rows), _arrow(held)
     elif request.form == "json":
         for start in range(0, len(held.rows), _BATCH):
-            rows = [_texts([*map(_plain, row)], held.types) for row in held.rows[start : start + _BATCH]]
+            rows = [[*map(_plain, row)] for row in held.rows[start : start + _BATCH]]
             yield len(rows), json.dumps(rows)[1:-1].encode()
     else:
         yield from _messages(held, request)
@@ -436,7 +470,7 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
         if header:
             yield 0, message(kind, line([TEXT] * len(oids), is_csv=is_csv)(held.names))
     parts, count, size = [], 0, 0
-    for values in _with_json(held).rows:
+    for values in _with_lists(held).rows:
         parts.append(message(kind, before + encode(values)))
         before, count, size = b"", count + 1, size + len(parts[-1])
         if size > _FRAME:
@@ -445,18 +479,52 @@ def _messages(held: Records, request: Request) -> Iterator[tuple[int, bytes]]:
     yield count, b"".join([*parts, message(kind, before + after)] if after else parts)
 
 
-def _with_json(held: Records) -> Records:
-    """`held` with lists, structs and maps as JSON."""
-    nested = [place for place, type_ in enumerate(held.types) if is_nested(type_)]
+def _with_lists(held: Records) -> Records:
+    """`held` with arrays as Python's lists, and structs, maps and lists of lists as JSON."""
+    nested = {place: sql for place, type_ in enumerate(held.types) if (sql := _as_list(type_))}
     if not nested or not held.rows:
         return held
     columns = list(map(list, zip(*held.rows, strict=True)))
     with private() as connection:
-        for place in nested:
+        for place, shown in nested.items():
             texts = [None if each is None else str(each) for each in columns[place]]
-            sql = f"SELECT to_json(CAST(v AS {held.types[place]}))::VARCHAR FROM (SELECT unnest(?::VARCHAR[]) AS v)"
-            columns[place] = [text for (text,) in connection.execute(sql, [texts]).fetchall()]
+            if held.types[place] == "JSON[]":  # DuckDB does not read its own text of such a list
+                columns[place] = [None if each is None else _documents(each) for each in texts]
+                continue
+            sql = f"SELECT {shown} FROM (SELECT unnest(?::VARCHAR[]) AS v)"
+            columns[place] = [_as_json(value) for (value,) in connection.execute(sql, [texts]).fetchall()]
     return Records(held.names, held.types, list(map(list, zip(*columns, strict=True))))
+
+
+def _as_list(type_: str) -> str:
+    """SQL for the list or the JSON of DuckDB's text v of a type; "" for a type that needs neither."""
+    type_ = _CATALOGUE.get(type_, type_)
+    value = f"CAST(v AS {type_})"
+    if element := element_of(type_):
+        return value if is_shown_as_it_is(element) else f"list_transform({value}, lambda x: CAST(x AS VARCHAR))"
+    return f"CAST(to_json({value}) AS VARCHAR)" if oid_of(type_) == JSON and type_ != "JSON" else ""
+
+
+def _documents(text: str) -> list[str | None]:
+    """The texts in DuckDB's text of a list of JSON."""
+    items: list[str | None] = []
+    place = 1
+    while place < len(text) - 1:
+        if text.startswith("NULL", place):
+            items.append(None)
+            end = place + 4
+        else:
+            _, end = _DECODER.raw_decode(text, place)
+            items.append(text[place:end])
+        place = end + 2  # a comma and a blank
+    return items
+
+
+def _as_json(value: Any) -> Any:
+    """DuckDB's JSON with texts instead of NaN and infinities, as in PostgreSQL; a list unchanged."""
+    if not isinstance(value, str):
+        return value
+    return _NO_NUMBER.sub(lambda found: found[0] if found[0][0] == '"' else f'"{found[0]}"', value)
 
 
 def _bounded(frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -476,17 +544,6 @@ def _too_large() -> QueryRefused:
 
 def _plain(value: object) -> str | None:
     return None if value is None else plain(value)
-
-
-def _texts(row: Sequence[str | None], types: Sequence[str]) -> list[str | None]:
-    """The texts of a row. None for values without a JSON form: NaN, infinities, years before 1 or after 9999."""
-    return [None if text is None or _is_beyond(text, type_) else text for text, type_ in zip(row, types, strict=True)]
-
-
-def _is_beyond(text: str, type_: str) -> bool:
-    if type_ in ("DOUBLE", "FLOAT"):
-        return not math.isfinite(float(text))
-    return type_.startswith(("DATE", "TIMESTAMP")) and not _YEAR.match(text)
 
 
 def _arrow(held: Records) -> bytes:

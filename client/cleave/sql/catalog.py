@@ -28,6 +28,9 @@ from cleave_shared.plain_functions import called
 _NAMED = "PIVOT wants its columns named: PIVOT t ON ward IN ('A', 'B') USING sum(x)"
 MOST_PARAMETERS = 10_000
 _LIMITS = ("limit", "offset")
+_LITERAL = "STRING_LITERAL"
+_UNCALLED = re.compile(rf'.*?function call "([-+*])\((?=.*{_LITERAL})(.+), (.+)\)"')
+_TIMES = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "TIME")
 _MARK = "8192300"  # prefix of the placeholder of a parameter
 _PLAN = "SELECT system.main.json_serialize_plan($1::VARCHAR, optimize := false)"
 ResultColumns = list[tuple[str, str]]  # (name, type) of each result column
@@ -145,18 +148,82 @@ def parameters_of(connection: duckdb.DuckDBPyConnection, statement: Statement) -
     values = [int(_MARK) + number if str(number) in limits else f"{_MARK}{number}" for number in range(1, count + 1)]
     types = dict.fromkeys(range(1, count + 1), "") | {int(each): "BIGINT" for each in limits if each.isdecimal()}
     if count and not tree.get("error"):
-        text = Statement(statement.text, with_values(tree, values)).sql
-        for part in parts_of(_planned(connection, text)):
-            if part.get("type") == "OPERATOR_CAST" and part["children"][0].get("type") == "VALUE_CONSTANT":
-                given = str(part["children"][0]["value"].get("value"))
-                if given.startswith(_MARK):
-                    types[int(given.removeprefix(_MARK))] = _type_of(part["return_type"])
+        plan, operands = _with_operands(connection, Statement(statement.text, with_values(tree, values)).sql)
+        types |= operands
+        for part in parts_of(plan):
+            number, type_ = _marked(part)
+            if type_ and type_ != operands.get(number):
+                types[number] = type_
     types |= {int(number): type_ for number, type_ in casts.items() if number.isdecimal()}
     return [f"{type_ or 'VARCHAR'}[]" if str(number) in lists else type_ for number, type_ in types.items()]
 
 
+def _marked(part: Tree) -> tuple[int, str]:
+    """The number of a placeholder in DuckDB's plan, and the type that it is cast to; (0, "") for other parts."""
+    if part.get("type") == "OPERATOR_CAST" and part["children"][0].get("type") == "VALUE_CONSTANT":
+        given, type_ = str(part["children"][0]["value"].get("value")), _type_of(part["return_type"])
+    elif part.get("type") == "VALUE_CONSTANT" and part["value"]["type"]["id"] == "INTERVAL":  # cast while planned
+        given, type_ = str((part["value"].get("value") or {}).get("micros", 0) // 1_000_000), "INTERVAL"
+    else:
+        return 0, ""
+    return (int(given.removeprefix(_MARK)), type_) if given.startswith(_MARK) else (0, "")
+
+
+def _with_operands(connection: duckdb.DuckDBPyConnection, select: str) -> tuple[Tree, dict[int, str]]:
+    """The plan of a statement with placeholders, and types of those beside an operator that takes no text.
+
+    Such an operand has the first of `_operands` with which DuckDB plans the statement, at this operator only.
+    """
+    plan, types = _planned(connection, select), dict[int, str]()
+    while (call := _UNCALLED.match(str(plan.get("error_message", "")))) is not None:
+        tree = tree_of(select)
+        for part in parts_of(tree):
+            if part.get("class") == "FUNCTION" and str(part["query_location"]) == plan["position"]:
+                marks = [each for each in part["arguments"] if _mark_of(each["expression"])]
+                break
+        else:
+            break
+        if len(marks) != 1:
+            break
+        (argument,) = marks
+        number, given = int(_mark_of(argument["expression"])), argument["expression"]
+        for type_ in _operands(*call.groups()):
+            cast = tree_of(f"SELECT CAST('' AS {type_})")["statements"][0]["node"]["select_list"][0]
+            argument["expression"] = cast | {"child": given}
+            tried = text_of(tree)
+            plan = _planned(connection, tried)
+            if not plan["error"] or _UNCALLED.match(str(plan.get("error_message", ""))):
+                select, types[number] = tried, type_
+                break
+        else:
+            break
+    return plan, types
+
+
+def _mark_of(node: Tree) -> str:
+    text = str((node.get("literal") or {}).get("text", "")) if node.get("class") == "CONSTANT" else ""
+    return text.removeprefix(_MARK) if text.startswith(_MARK) else ""
+
+
+def _operands(name: str, left: str, right: str) -> Sequence[str]:
+    """Types of an operand of which the text says nothing, the one of PostgreSQL first."""
+    other = right if left == _LITERAL else left
+    match name, other:
+        case "+", "DATE":
+            return ("INTEGER", "INTERVAL")
+        case "+", "TIME" | "INTERVAL":
+            return ("INTERVAL", *_TIMES)
+        case "-", "INTERVAL":
+            return ("INTERVAL", *_TIMES)
+        case "-", "DATE" | "TIMESTAMP" | "TIMESTAMP WITH TIME ZONE":
+            return (other, "INTERVAL")
+        case "*", "INTERVAL":
+            return ("DOUBLE",)
+    return ()
+
+
 def _planned(connection: duckdb.DuckDBPyConnection, select: str) -> Tree:
-    """DuckDB's plan of a statement; `{"error": True}` if there is none.
+    """DuckDB's plan of a statement; its error, with `"error": True`, if there is none.
 
     A constant of BIT or BIGNUM is planned as a cast of a text: DuckDB writes no JSON of a plan with such a constant.
     """
@@ -165,7 +232,7 @@ def _planned(connection: duckdb.DuckDBPyConnection, select: str) -> Tree:
         if not plan:
             ((plan,),) = connection.execute(_PLAN, [text_of(mapped(tree_of(select), _cast_constant))]).fetchall()
         if plan:
-            planned: Tree = json.loads(plan)
+            planned: Tree = {"error": False} | json.loads(plan.replace('"value":NAN', '"value":NaN'))
             return planned
     return {"error": True}
 

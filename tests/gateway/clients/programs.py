@@ -31,6 +31,12 @@ EACH = {
     "zoned = {}": ZONED,
     "id < 3 AND {} IS NULL": None,
 }
+ARRAYS: dict[str, list[list[Any]]] = {
+    "SELECT id FROM stays WHERE id = ANY($1) ORDER BY id": [[3, 5, 99]],
+    "SELECT $1::bigint[] AS a, $2::date[] AS b, $3::text[] AS c": [[1, None], [DAY, None], ["a,b", "NULL", None]],
+    "SELECT array_agg(bill ORDER BY id) AS a FROM stays WHERE id < 3": [],
+    "SELECT typname FROM pg_type WHERE oid = ANY($1::oid[]) ORDER BY 1": [[23, 25]],
+}
 
 
 def address() -> str:
@@ -131,6 +137,8 @@ def asyncpg() -> dict[str, Any]:
             except asyncpg.PostgresError as error:
                 found.setdefault("errors", []).append(error.sqlstate)
         found["fetchval"] = await connection.fetchval("SELECT sum(bill) FROM stays WHERE ward = $1", "A")
+        for sql, values in ARRAYS.items():
+            found.setdefault("arrays", []).append([list(row) for row in await connection.fetch(sql, *values)])
         await connection.reset()
         await connection.close()
         return found

@@ -94,6 +94,15 @@ def test_rows_are_duckdbs(answers: Callable[[str], Answer], stays: duckdb.DuckDB
         assert told["errors"] == CODES
 
 
+def test_asyncpg_has_arrays(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
+    ids, typed, bills, names = answers("asyncpg")["arrays"]
+    assert ids == [[3], [5]]
+    assert typed == [[[1, None], ["2001-01-16", None], ["a,b", "NULL", None]]]
+    ((truth,),) = stays.execute("SELECT list(bill ORDER BY id) FROM stays WHERE id < 3").fetchall()
+    assert bills == [[[each if each is None else str(each) for each in truth]]]
+    assert names == [["int4"], ["text"]]
+
+
 def test_pgx_has_duckdbs_rows(answers: Callable[[str], Answer], stays: duckdb.DuckDBPyConnection) -> None:
     told = answers("pgx")
     ways = [name for name in told if name.startswith("query ")]
