@@ -42,7 +42,6 @@ def _plan(stored: StoredTables, query: Query) -> AnswerPlan | None:
     return plan if isinstance(plan.cut, QueryPlan) and plan.cut.encrypted else None
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("query", one_of_each(ASKED, topics=False, every=6))
 def test_is_answered_as_duckdb_answers(stored: StoredTables, query: Query) -> None:
     plan, services = _plan(stored, query), Services(stored.stores())
